@@ -29,7 +29,10 @@ class Pass:
 def passes(spec: MapSpec) -> tuple[Pass, ...]:
     """The passes of the program, in order; raises ProgramError for what none compute."""
     parts = split(spec)
-    return (Pass(spec, parts),) if is_one_pass(spec, parts) else tuple(_Cut(spec, _hoisted(parts)).passes())
+    if is_one_pass(spec, parts):
+        return (Pass(spec, parts),)
+    cut = tuple(_Cut(spec, _hoisted(parts)).passes())
+    return cut if len(cut) > 1 else (Pass(spec, cut[0].parts),)
 
 
 def reduced_between(spec: MapSpec) -> frozenset[str]:
@@ -136,7 +139,7 @@ class _Cut:
                     elif name not in seen:
                         seen.add(name)
                         pending.append(name)
-        return found
+        return {name: found[name] for name in self.lines if name in found}
 
     def _is_kept(self, name: str, walk: _Walk) -> bool:
         """Whether an output holds exactly what is handed over."""

@@ -120,7 +120,7 @@ namespace baracuda {
 template <typename T> using gamma_type = BARACUDA_TYPE_GAMMA;
 template <typename T> using beta_type = BARACUDA_TYPE_BETA;
 namespace operand {
-enum : int { x_, gamma_, beta_, rstd_, mu_, y_, COUNT };
+enum : int { x_, gamma_, beta_, mu_, rstd_, y_, COUNT };
 }
 
 struct Program {
@@ -130,8 +130,8 @@ struct Program {
         const T* x_;
         const gamma_type<T>* gamma_;
         const beta_type<T>* beta_;
-        const acc_of<T>* rstd_;
         const acc_of<T>* mu_;
+        const acc_of<T>* rstd_;
         T* y_;
     };
 
@@ -140,24 +140,24 @@ struct Program {
         Pack<T, N> x_slice[PACKS];
         Pack<gamma_type<T>, N> gamma_slice[PACKS];
         Pack<beta_type<T>, N> beta_slice[PACKS];
-        Pack<acc_of<T>, N> rstd_slice[PACKS];
         Pack<acc_of<T>, N> mu_slice[PACKS];
+        Pack<acc_of<T>, N> rstd_slice[PACKS];
         Pack<T, N> y_pack[PACKS];
 
         template <class Read> __device__ void reads(const Args& args, const Read& read) {
             read(x_slice, args.x_, operand::x_);
             read(gamma_slice, args.gamma_, operand::gamma_);
             read(beta_slice, args.beta_, operand::beta_);
-            read(rstd_slice, args.rstd_, operand::rstd_);
             read(mu_slice, args.mu_, operand::mu_);
+            read(rstd_slice, args.rstd_, operand::rstd_);
         }
         template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane) {
                 const acc_t x_ = acc_t(lane.value(x_slice));
                 const acc_t gamma_ = acc_t(lane.value(gamma_slice));
                 const acc_t beta_ = acc_t(lane.value(beta_slice));
-                const acc_t rstd_ = acc_t(lane.value(rstd_slice));
                 const acc_t mu_ = acc_t(lane.value(mu_slice));
+                const acc_t rstd_ = acc_t(lane.value(rstd_slice));
                 lane.of(y_pack) = T((x_ - mu_) * rstd_ * gamma_ + beta_);
             });
         }

@@ -18,7 +18,7 @@ namespace baracuda {
 constexpr bool HAS_GAMMA = BARACUDA_HAS_GAMMA;
 template <typename T> using gamma_type = BARACUDA_TYPE_GAMMA;
 namespace operand {
-enum : int { dy_, x_, gamma_, mu_, rstd_, dx_part2_held_, dx_part_held_, COUNT };
+enum : int { dy_, x_, gamma_, mu_, rstd_, dx_part_held_, dx_part2_held_, COUNT };
 }
 
 struct Program {
@@ -38,8 +38,8 @@ struct Program {
         const gamma_type<T>* gamma_;
         const acc_of<T>* mu_;
         const acc_of<T>* rstd_;
-        acc_of<T>* dx_part2_held_;
         acc_of<T>* dx_part_held_;
+        acc_of<T>* dx_part2_held_;
         i64 channel_size;
         i64 pixel_size;
         Reduced<PartsOf> parts;
@@ -76,8 +76,8 @@ struct Program {
     // The outputs of sums.
     template <int N, int PACKS> struct Epilogue {
         Pack<acc_of<T>, N> rstd_slice[PACKS];
-        Pack<acc_of<T>, N> dx_part2_held_pack[PACKS];
         Pack<acc_of<T>, N> dx_part_held_pack[PACKS];
+        Pack<acc_of<T>, N> dx_part2_held_pack[PACKS];
 
         template <class Read> __device__ void reads(const Args& args, const Read& read) {
             read(rstd_slice, args.rstd_, operand::rstd_);
@@ -91,13 +91,13 @@ struct Program {
                 const acc_t d_sum_4_ = reduced.d_sum_4_;
                 const acc_t dx_part_ = acc_t(1.0) / acc_t(channel_size) / acc_t(pixel_size) * (d_sum_ * rstd_ * rstd_);
                 const acc_t dx_part2_ = acc_t(1.0) / acc_t(channel_size) / acc_t(pixel_size) * (rstd_ * d_sum_4_);
-                lane.of(dx_part2_held_pack) = acc_of<T>(dx_part2_);
                 lane.of(dx_part_held_pack) = acc_of<T>(dx_part_);
+                lane.of(dx_part2_held_pack) = acc_of<T>(dx_part2_);
             });
         }
         template <class Write> __device__ void writes(const Args& args, const Write& write) const {
-            write(dx_part2_held_pack, args.dx_part2_held_, operand::dx_part2_held_);
             write(dx_part_held_pack, args.dx_part_held_, operand::dx_part_held_);
+            write(dx_part2_held_pack, args.dx_part2_held_, operand::dx_part2_held_);
         }
     };
 };
@@ -123,7 +123,7 @@ template <typename T> using gamma_type = BARACUDA_TYPE_GAMMA;
 template <typename T> using dgamma_type = BARACUDA_TYPE_DGAMMA;
 template <typename T> using dbeta_type = BARACUDA_TYPE_DBETA;
 namespace operand {
-enum : int { dy_, x_, gamma_, mu_, rstd_, dx_part2_held_, dx_part_held_, dx_, dgamma_, dbeta_, COUNT };
+enum : int { dy_, x_, gamma_, mu_, rstd_, dx_part_held_, dx_part2_held_, dx_, dgamma_, dbeta_, COUNT };
 }
 
 struct Program {
@@ -143,8 +143,8 @@ struct Program {
         const gamma_type<T>* gamma_;
         const acc_of<T>* mu_;
         const acc_of<T>* rstd_;
-        const acc_of<T>* dx_part2_held_;
         const acc_of<T>* dx_part_held_;
+        const acc_of<T>* dx_part2_held_;
         T* dx_;
         dgamma_type<T>* dgamma_;
         dbeta_type<T>* dbeta_;
@@ -158,8 +158,8 @@ struct Program {
         Pack<gamma_type<T>, N> gamma_slice[PACKS];
         Pack<acc_of<T>, N> mu_slice[PACKS];
         Pack<acc_of<T>, N> rstd_slice[PACKS];
-        Pack<acc_of<T>, N> dx_part2_held_slice[PACKS];
         Pack<acc_of<T>, N> dx_part_held_slice[PACKS];
+        Pack<acc_of<T>, N> dx_part2_held_slice[PACKS];
         Pack<T, N> dx_pack[PACKS];
 
         template <class Read> __device__ void reads(const Args& args, const Read& read) {
@@ -168,8 +168,8 @@ struct Program {
             if (HAS_GAMMA) read(gamma_slice, args.gamma_, operand::gamma_);
             read(mu_slice, args.mu_, operand::mu_);
             read(rstd_slice, args.rstd_, operand::rstd_);
-            read(dx_part2_held_slice, args.dx_part2_held_, operand::dx_part2_held_);
             read(dx_part_held_slice, args.dx_part_held_, operand::dx_part_held_);
+            read(dx_part2_held_slice, args.dx_part2_held_, operand::dx_part2_held_);
         }
         template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane) {
@@ -178,8 +178,8 @@ struct Program {
                 const acc_t gamma_ = !HAS_GAMMA ? acc_t(1.0) : acc_t(lane.value(gamma_slice));
                 const acc_t mu_ = acc_t(lane.value(mu_slice));
                 const acc_t rstd_ = acc_t(lane.value(rstd_slice));
-                const acc_t dx_part2_held_ = acc_t(lane.value(dx_part2_held_slice));
                 const acc_t dx_part_held_ = acc_t(lane.value(dx_part_held_slice));
+                const acc_t dx_part2_held_ = acc_t(lane.value(dx_part2_held_slice));
                 const acc_t the_sub_ = x_ - mu_;
                 const acc_t the_mul_ = the_sub_ * rstd_;
                 lane.of(dx_pack) = T(gamma_ * rstd_ * dy_ - dx_part_held_ * the_mul_ - dx_part2_held_);
@@ -197,8 +197,8 @@ struct Program {
         Pack<gamma_type<T>, N> gamma_slice[PACKS];
         Pack<acc_of<T>, N> mu_slice[PACKS];
         Pack<acc_of<T>, N> rstd_slice[PACKS];
-        Pack<acc_of<T>, N> dx_part2_held_slice[PACKS];
         Pack<acc_of<T>, N> dx_part_held_slice[PACKS];
+        Pack<acc_of<T>, N> dx_part2_held_slice[PACKS];
         Pack<T, N> dx_pack[PACKS];
 
         template <class Read> __device__ void reads(const Args& args, const Read& read) {
@@ -207,8 +207,8 @@ struct Program {
             if (HAS_GAMMA) read(gamma_slice, args.gamma_, operand::gamma_);
             read(mu_slice, args.mu_, operand::mu_);
             read(rstd_slice, args.rstd_, operand::rstd_);
-            read(dx_part2_held_slice, args.dx_part2_held_, operand::dx_part2_held_);
             read(dx_part_held_slice, args.dx_part_held_, operand::dx_part_held_);
+            read(dx_part2_held_slice, args.dx_part2_held_, operand::dx_part2_held_);
         }
         template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane, Reduced<ValueOf>& term) {
@@ -217,8 +217,8 @@ struct Program {
                 const acc_t gamma_ = !HAS_GAMMA ? acc_t(1.0) : acc_t(lane.value(gamma_slice));
                 const acc_t mu_ = acc_t(lane.value(mu_slice));
                 const acc_t rstd_ = acc_t(lane.value(rstd_slice));
-                const acc_t dx_part2_held_ = acc_t(lane.value(dx_part2_held_slice));
                 const acc_t dx_part_held_ = acc_t(lane.value(dx_part_held_slice));
+                const acc_t dx_part2_held_ = acc_t(lane.value(dx_part2_held_slice));
                 const acc_t the_sub_ = x_ - mu_;
                 const acc_t the_mul_ = the_sub_ * rstd_;
                 lane.of(dx_pack) = T(gamma_ * rstd_ * dy_ - dx_part_held_ * the_mul_ - dx_part2_held_);

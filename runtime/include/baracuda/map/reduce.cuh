@@ -89,22 +89,8 @@ template <typename A> struct Moments {
         return count == other.count ? A(0.5) : other.count / (count + other.count);
     }
 };
-template <typename A> struct MomentsOfThread {
-    A count = 0;
-    Compensated<A> mean, spread;
-    __device__ void add(const Moments<A>& term) {
-        const A part = Moments<A>(count, 0, 0).share(term), away = (term.mean - mean.high) - mean.low;
-        spread.add(term.spread);
-        spread.add(away * (away * (count * part)));
-        mean.add(away * part);
-        count += term.count;
-    }
-    __device__ Moments<A> total() const { return {count, mean.total(), spread.total()}; }
-};
 template <typename A> struct Spread {
-    static constexpr bool GUARDED = true;
     using Value = Moments<A>;
-    using Part = MomentsOfThread<A>;
     __device__ static Value none() { return {0, 0, 0}; }
     __device__ static Value combine(const Value& a, const Value& b) {
         const A part = a.share(b), away = b.mean - a.mean;
@@ -185,52 +171,130 @@ template <int OUTPUTS, class Sizes, int THREADS> __device__ unsigned char* slice
 }
 
 // The terms of N lanes at each of STEPS units that a thread takes at a time.
-template <int STEPS, int N> struct Step {
-    template <class M> struct Terms {
-        static_assert((STEPS & (STEPS - 1)) == 0 && (N & (N - 1)) == 0, "terms pair up");
-        typename M::Value of[STEPS][N];
+template <class M, int STEPS, int N> struct StepTerms {
+    static_assert((STEPS & (STEPS - 1)) == 0 && (N & (N - 1)) == 0, "terms pair up");
+    typename M::Value of[STEPS][N];
 
-        __device__ void set(int step, int lane, typename M::Value term, bool exists) {
-            of[step][lane] = !M::GUARDED || exists ? term : M::none();
+    __device__ void set(int step, int lane, typename M::Value term, bool exists) {
+        of[step][lane] = !M::GUARDED || exists ? term : M::none();
+    }
+    // Pairwise reduction of the steps, as far as pairs are complete once the GROUP steps at `from` are.
+    template <int GROUP> __device__ void pair_up(int from) {
+#pragma unroll
+        for (int half = 1; half < STEPS; half *= 2)
+#pragma unroll
+            for (int s = half; s < STEPS; s += 2 * half) {
+                if (s + half <= from || s + half > from + GROUP) continue;
+#pragma unroll
+                for (int i = 0; i < N; ++i) of[s - half][i] = M::combine(of[s - half][i], of[s][i]);
+            }
+    }
+    __device__ void pair_up_lanes() {
+#pragma unroll
+        for (int half = N / 2; half > 0; half /= 2)
+#pragma unroll
+            for (int i = 0; i < half; ++i) of[0][i] = M::combine(of[0][i], of[0][i + half]);
+    }
+};
+// Of all there are, the mean comes first, then distances from it. Terms of an output are those of all lanes (OUTPUTS is
+// 1) or of one, and then each lane has as many.
+template <typename A, int STEPS, int N> struct StepTerms<Spread<A>, STEPS, N> {
+    static_assert(STEPS * N <= 32, "a bit for each");
+    A of[STEPS][N];
+    unsigned existing = 0;
+
+    __device__ void set(int step, int lane, const Moments<A>& term, bool exists) {
+        of[step][lane] = exists ? term.mean : A(0);
+        existing |= unsigned(exists) << (step * N + lane);
+    }
+    template <int GROUP> __device__ void pair_up(int) {}
+    template <int OUTPUTS> __device__ A moments(A (&mean)[OUTPUTS], A (&spread)[OUTPUTS]) const {
+        constexpr int LANES = N / OUTPUTS;
+        unsigned counted = 0;
+#pragma unroll
+        for (int s = 0; s < STEPS; ++s) counted |= (LANES == 1 ? 1u : ~0u >> (32 - N)) << (s * N);
+        const int count = __popc(existing & counted);
+        const A scale = count == STEPS * LANES ? A(1) / (STEPS * LANES) : A(1) / A(count > 0 ? count : 1);
+#pragma unroll
+        for (int o = 0; o < OUTPUTS; ++o) {
+            A term[STEPS * LANES];
+#pragma unroll
+            for (int t = 0; t < STEPS * LANES; ++t) term[t] = of[t / LANES][o + t % LANES];
+            mean[o] = sum(term) * scale;
+#pragma unroll
+            for (int t = 0; t < STEPS * LANES; ++t) {
+                const A away = term[t] - mean[o];
+                const bool exists = existing >> (t / LANES * N + o + t % LANES) & 1;
+                term[t] = count == STEPS * LANES || exists ? away * away : A(0);
+            }
+            spread[o] = sum(term);
         }
-        // Pairwise reduction of the steps, as far as pairs are complete once the GROUP steps at `from` are.
-        template <int GROUP> __device__ void pair_up(int from) {
+        return A(count);
+    }
+    template <int COUNT> __device__ static A sum(const A (&term)[COUNT]) {
+        A pair[COUNT];
 #pragma unroll
-            for (int half = 1; half < STEPS; half *= 2)
+        for (int t = 0; t < COUNT; ++t) pair[t] = term[t];
 #pragma unroll
-                for (int s = half; s < STEPS; s += 2 * half) {
-                    if (s + half <= from || s + half > from + GROUP) continue;
+        for (int half = COUNT / 2; half > 0; half /= 2)
 #pragma unroll
-                    for (int i = 0; i < N; ++i) of[s - half][i] = M::combine(of[s - half][i], of[s][i]);
-                }
-        }
-        __device__ void pair_up_lanes() {
-#pragma unroll
-            for (int half = N / 2; half > 0; half /= 2)
-#pragma unroll
-                for (int i = 0; i < half; ++i) of[0][i] = M::combine(of[0][i], of[0][i + half]);
-        }
-    };
+            for (int t = 0; t < half; ++t) pair[t] += pair[t + half];
+        return pair[0];
+    }
+};
+template <int STEPS, int N> struct Step {
+    template <class M> using Terms = StepTerms<M, STEPS, N>;
 };
 
-// The OUTPUTS values of a thread's owner.
-template <int OUTPUTS> struct Owned {
-    // Those of the terms that a thread has seen.
-    template <class M> struct Parts {
-        typename M::Part of[OUTPUTS];
+// The OUTPUTS values of a thread's owner, of the terms that the thread has seen.
+template <class M, int OUTPUTS> struct ThreadParts {
+    typename M::Part of[OUTPUTS];
 
-        // A step's pairs. Rows: one for the only output; columns: one for each.
-        template <class Terms> __device__ void add(Terms& terms) {
-            if (OUTPUTS == 1) terms.pair_up_lanes();
+    // A step's pairs. Rows: one for the only output; columns: one for each.
+    template <class Terms> __device__ void add(Terms& terms) {
+        if (OUTPUTS == 1) terms.pair_up_lanes();
 #pragma unroll
-            for (int i = 0; i < OUTPUTS; ++i) of[i].add(terms.of[0][i]);
+        for (int i = 0; i < OUTPUTS; ++i) of[i].add(terms.of[0][i]);
+    }
+    __device__ void add_value(const typename M::Value& value) { of[0].add(value); }
+    __device__ typename M::Value total(int output) const { return of[output].total(); }
+};
+template <typename A, int OUTPUTS> struct ThreadParts<Spread<A>, OUTPUTS> {
+    A count = 0;
+    Compensated<A> mean[OUTPUTS], spread[OUTPUTS];
+
+    template <class Terms> __device__ void add(const Terms& terms) {
+        A of_mean[OUTPUTS], of_spread[OUTPUTS];
+        const A counted = terms.template moments<OUTPUTS>(of_mean, of_spread);
+        join(counted, of_mean, of_spread);
+    }
+    __device__ void add_value(const Moments<A>& value) {
+        const A of_mean[1] = {value.mean}, of_spread[1] = {value.spread};
+        join(value.count, of_mean, of_spread);
+    }
+    template <int COUNT>
+    __device__ void join(A counted, const A (&of_mean)[COUNT], const A (&of_spread)[COUNT]) {
+        if (counted == A(0)) return;
+        const A part = counted / (count + counted), factor = count * part;
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i) {
+            const A away = (of_mean[i] - mean[i].high) - mean[i].low;
+            spread[i].add(of_spread[i] + away * (away * factor));
+            mean[i].add(away * part);
         }
+        count += counted;
+    }
+    __device__ Moments<A> total(int output) const { return {count, mean[output].total(), spread[output].total()}; }
+};
+
+template <int OUTPUTS> struct Owned {
+    template <class M> struct Parts : ThreadParts<M, OUTPUTS> {
         // Parts of splits, `pitch` apart; each slice adds every slices-th.
         template <class Share>
         __device__ void add_splits(const typename M::Value* split, long long splits, long long pitch,
                                    const Share& share) {
 #pragma unroll 4
-            for (long long s = share.slice; s < splits; s += share.slices) of[0].add(split[s * pitch]);
+            for (long long s = share.slice; s < splits; s += share.slices) this->add_value(split[s * pitch]);
         }
     };
     template <class M> struct Values {
@@ -241,7 +305,7 @@ template <int OUTPUTS> struct Owned {
         __device__ void reduce_slices(const Parts<M>& parts, const Share& share, unsigned char* scratch) {
             auto& shared = *reinterpret_cast<typename M::Value(*)[OUTPUTS][Share::THREADS]>(scratch);
 #pragma unroll
-            for (int i = 0; i < OUTPUTS; ++i) of[i] = parts.of[i].total();
+            for (int i = 0; i < OUTPUTS; ++i) of[i] = parts.total(i);
             for (int half = share.slices / 2; half > 0; half /= 2) {
                 __syncthreads();  // the last values have been read
                 if (share.slice >= half && share.slice < 2 * half) {

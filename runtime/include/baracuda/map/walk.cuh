@@ -224,7 +224,7 @@ template <class Program, class Args> __device__ void reduce_singles(const Args& 
     }
     if (!live[0]) return;
     typename Program::template Reduced<Owned<1>::template Values> values;
-    Parts::each([&](auto& value, auto& part) { value.of[0] = part.of[0].total(); }, values, parts);
+    Parts::each([&](auto& value, auto& part) { value.of[0] = part.total(0); }, values, parts);
     store_values<Program, 1>(args, origin, live, values);
 }
 

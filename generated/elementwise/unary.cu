@@ -232,7 +232,7 @@ struct Program {
 
 using namespace baracuda;
 
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm(sizeof(Element)))
+extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
@@ -246,4 +246,4 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm(si
 // @lines +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1 -120 1 +126 1 -1 1 +6 1 -16 1 +7 1
 // @lines +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 -1 1 +6 1 -16 1 +7 1 +6 1 -16
 // @lines 1 +7 1 -1 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1 -120 1 +126 1 -1 1 +6 1 -16 1 +7 1 +6 1
-// @lines -16 1 +7 1 -1 1 +6 1 -16 1 +7 1 +6 1 +2 3 +1 1 +2 2 +1 6 +1 4
+// @lines -16 1 +7 1 -1 1 +6 1 -16 1 +7 1 +6 1 +2 3 +1 1 +2 2 +1 10

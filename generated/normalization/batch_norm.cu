@@ -107,7 +107,7 @@ struct Program {
 
 using namespace baracuda;
 
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm(sizeof(Element)))
+extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
@@ -171,7 +171,7 @@ struct Program {
 
 using namespace baracuda;
 
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm(sizeof(Element)))
+extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
@@ -179,6 +179,6 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm(si
 // @lines templates/map.cu.jinja:26 3 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +4 2 +2 2 +1 2 +20 7 +1 1 +1 1 -1 1 +1 1 +1 1 -1 1
 // @lines +1 2 +1 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5 1 -1 1 +2 1 -1 1 +2 1 +1 2 +1 2 +1 2 +7 1 +1 1 +14 2 +5 1 -125
 // @lines 1 +138 1 -1 1 +6 3 +4 3 -68 2 +1 1 -1 1 +5 1 -1 1 -1 1 -1 2 +1 1 +1 1 -1 1 +14 2 -130 1 -1 1 +2 1 -1 1 +131 1
-// @lines -125 1 -1 1 +131 1 -1 1 -124 1 -1 1 -1 1 +126 1 -1 1 -1 1 -1 1 -1 1 +9 3 +1 1 -1 1 -1 1 -1 1 +2 2 +1 6 +1 4 +1
-// @lines 2 -145 2 +1 2 +4 1 -1 1 +15 7 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 -1 1 -1 1 -1 1 +5 2 +1
-// @lines 1 +1 1 -1 1 -1 1 -1 1 -1 1 +14 2 +5 1 -125 1 -1 1 -1 1 -1 1 -1 1 +135 1 +9 3 +1 1 +2 2 +1 6 +1 4 +1 1
+// @lines -125 1 -1 1 +131 1 -1 1 -124 1 -1 1 -1 1 +126 1 -1 1 -1 1 -1 1 -1 1 +9 3 +1 1 -1 1 -1 1 -1 1 +2 2 +1 10 +1 2
+// @lines -144 2 +1 2 +4 1 -1 1 +15 7 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 -1 1 -1 1 -1 1 +5 2 +1 1
+// @lines +1 1 -1 1 -1 1 -1 1 -1 1 +14 2 +5 1 -125 1 -1 1 -1 1 -1 1 -1 1 +135 1 +9 3 +1 1 +2 2 +1 10 +1 1

@@ -127,7 +127,7 @@ struct Program {
 
 using namespace baracuda;
 
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm(sizeof(Element)))
+extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
@@ -200,7 +200,7 @@ struct Program {
 
 using namespace baracuda;
 
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm(sizeof(Element)))
+extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
@@ -209,7 +209,7 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm(si
 // @lines +1 1 -1 1 -1 1 -1 1 +1 1 +1 1 -1 1 -1 1 -1 1 +1 2 +1 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5 1 -1 1
 // @lines +5 1 +1 2 +1 2 +1 1 -1 1 -1 1 -1 2 +7 1 +1 1 -1 1 -1 1 -1 1 +14 2 +5 1 -125 1 -1 1 -1 1 -1 1 +8 1 +129 1 -1 1
 // @lines -1 1 -1 1 +6 3 +4 3 -68 2 +1 1 -1 1 +5 1 -1 1 -1 1 -1 2 +1 1 +1 1 -1 1 +14 2 -130 1 -1 1 +134 1 -125 1 -1 1
-// @lines +131 1 -1 1 -1 1 -1 1 -124 1 -1 1 -1 1 +126 1 -1 1 -1 1 -1 1 +9 3 +1 1 -1 1 -1 1 -1 1 +2 2 +1 6 +1 4 +1 2 -145
-// @lines 2 +1 2 +4 1 +15 7 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1
-// @lines +5 2 +1 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +14 2 +5 1 -125 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +8 1 -1 1 +126 1
-// @lines +9 3 +1 1 +2 2 +1 6 +1 4 +1 1
+// @lines +131 1 -1 1 -1 1 -1 1 -124 1 -1 1 -1 1 +126 1 -1 1 -1 1 -1 1 +9 3 +1 1 -1 1 -1 1 -1 1 +2 2 +1 10 +1 2 -144 2
+// @lines +1 2 +4 1 +15 7 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5
+// @lines 2 +1 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +14 2 +5 1 -125 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +8 1 -1 1 +126 1 +9
+// @lines 3 +1 1 +2 2 +1 10 +1 1

@@ -83,7 +83,7 @@ struct Program {
 
 using namespace baracuda;
 
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm(sizeof(Element)))
+extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
@@ -149,13 +149,13 @@ struct Program {
 
 using namespace baracuda;
 
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm(sizeof(Element)))
+extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
 #endif
 // @lines templates/map.cu.jinja:26 3 +1 1 -1 1 -1 1 +4 2 +2 2 +1 2 +20 7 +1 1 +1 1 -1 1 +1 1 +1 1 -1 1 +1 2 +1 1 +1 1
 // @lines -1 1 -1 1 +5 1 -1 1 +2 1 +2 1 +1 2 +1 2 +1 2 +7 1 +1 1 +14 2 +5 1 -125 1 +138 1 -1 1 +6 3 +4 3 -68 2 +7 1 -1 2
-// @lines +1 1 +16 2 -130 1 -1 1 +2 1 +131 1 +7 1 -1 1 +3 1 -1 1 -1 1 +9 3 +1 1 -1 1 +2 2 +1 6 +1 4 +1 2 -145 2 +1 2 +1
-// @lines 1 -1 1 +2 1 -1 1 +15 7 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 -1 1 -1 1 -1 1 +5 2 +1 1 +1 1
-// @lines -1 1 -1 1 -1 1 -1 1 +14 2 +5 1 -125 1 -1 1 -1 1 -1 1 -1 1 +135 1 +9 3 +1 1 +2 2 +1 6 +1 4 +1 1
+// @lines +1 1 +16 2 -130 1 -1 1 +2 1 +131 1 +7 1 -1 1 +3 1 -1 1 -1 1 +9 3 +1 1 -1 1 +2 2 +1 10 +1 2 -144 2 +1 2 +1 1 -1
+// @lines 1 +2 1 -1 1 +15 7 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 -1 1 -1 1 -1 1 +5 2 +1 1 +1 1 -1 1
+// @lines -1 1 -1 1 -1 1 +14 2 +5 1 -125 1 -1 1 -1 1 -1 1 -1 1 +135 1 +9 3 +1 1 +2 2 +1 10 +1 1

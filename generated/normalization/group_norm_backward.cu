@@ -106,7 +106,7 @@ struct Program {
 
 using namespace baracuda;
 
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm(sizeof(Element)))
+extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
@@ -257,7 +257,7 @@ struct Program {
 
 using namespace baracuda;
 
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm(sizeof(Element)))
+extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
@@ -265,10 +265,10 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm(si
 // @lines templates/map.cu.jinja:26 3 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +4 2 +2 2 +1 2 +1 1 +2 1 +15 7 +1 1 +1 1
 // @lines -1 1 +1 1 +1 1 -1 1 +1 2 +1 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5 1 -1 1 +5 1 +1 2 +1 2 +1 1 -1 1 -1 1 -1 2
 // @lines +7 1 +1 1 -1 1 -1 1 -1 1 +14 2 +5 1 -125 1 -1 1 -1 1 -1 1 +8 1 +129 1 -1 1 +6 3 +4 3 -68 2 +1 1 +5 1 -1 2 +1 1
-// @lines +1 1 +14 2 -130 1 -1 1 +134 1 -125 1 +131 1 -1 1 -124 1 -1 1 +126 1 -1 1 +9 3 +1 1 -1 1 +2 2 +1 6 +1 4 +1 2
-// @lines -145 2 +1 2 +1 1 -1 1 -1 1 +2 1 -1 1 -1 1 +15 7 +1 1 +1 1 -1 1 +1 1 +1 1 -1 1 +1 2 +1 1 +1 1 -1 1 -1 1 -1 1 -1
-// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 +11 1 +1 2 +1 2 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5 2 +1 1 +1 1 -1 1 -1 1 -1 1 -1
-// @lines 1 -1 1 -1 1 +14 2 +5 1 -125 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +8 1 -1 1 +126 1 +9 3 +1 1 +2 3 -68 2 +1 1 -1 1 -1
-// @lines 1 -1 1 -1 1 -1 1 -1 1 +5 2 +1 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +14 2 +5 1 -125 1 -1 1 -1 1 -1 1 -1 1 -1 1
-// @lines -1 1 +8 1 -1 1 +126 1 +2 1 -1 1 +6 3 +1 1 +2 3 -68 2 +7 1 -1 2 +1 1 +16 2 +5 1 +7 1 -1 1 +3 1 -1 1 +9 3 +1 1
-// @lines -1 1 +2 2 +1 6 +1 4 +1 1
+// @lines +1 1 +14 2 -130 1 -1 1 +134 1 -125 1 +131 1 -1 1 -124 1 -1 1 +126 1 -1 1 +9 3 +1 1 -1 1 +2 2 +1 10 +1 2 -144 2
+// @lines +1 2 +1 1 -1 1 -1 1 +2 1 -1 1 -1 1 +15 7 +1 1 +1 1 -1 1 +1 1 +1 1 -1 1 +1 2 +1 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1
+// @lines -1 1 -1 1 -1 1 -1 1 +11 1 +1 2 +1 2 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5 2 +1 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1
+// @lines -1 1 +14 2 +5 1 -125 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +8 1 -1 1 +126 1 +9 3 +1 1 +2 3 -68 2 +1 1 -1 1 -1 1 -1 1
+// @lines -1 1 -1 1 -1 1 +5 2 +1 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +14 2 +5 1 -125 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +8
+// @lines 1 -1 1 +126 1 +2 1 -1 1 +6 3 +1 1 +2 3 -68 2 +7 1 -1 2 +1 1 +16 2 +5 1 +7 1 -1 1 +3 1 -1 1 +9 3 +1 1 -1 1 +2 2
+// @lines +1 10 +1 1

@@ -157,7 +157,7 @@ struct Program {
 
 using namespace baracuda;
 
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm(sizeof(Element)))
+extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
@@ -167,4 +167,4 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm(si
 // @lines +10 1 +3 1 -16 1 +10 1 +3 1 -16 1 +10 1 +3 1 -16 1 +10 1 +3 1 -16 1 +10 1 +3 1 -16 1 +10 1 +3 1 -16 1 +10 1 +3
 // @lines 1 +2 3 +4 3 -68 2 +7 2 +1 1 +16 2 -130 1 +134 1 +3 1 +3 1 +3 1 +6 1 -16 1 +3 1 +3 1 +6 1 -16 1 +3 1 +3 1 +6 1
 // @lines -16 1 +3 1 +3 1 +6 1 -16 1 +3 1 +3 1 +6 1 -16 1 +3 1 +3 1 +6 1 -16 1 +3 1 +3 1 +6 1 -16 1 +3 1 +3 1 +6 1 -16 1
-// @lines +3 1 +3 1 +6 1 +2 3 +1 1 +2 2 +1 6 +1 4
+// @lines +3 1 +3 1 +6 1 +2 3 +1 1 +2 2 +1 10

@@ -114,7 +114,7 @@ struct Program {
 
 using namespace baracuda;
 
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm(sizeof(Element)))
+extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
@@ -122,4 +122,4 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm(si
 // @lines 1 -5 1 +1 1 +1 1 +3 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 +11 1 +1 2 +1 2 +1 2 +7 1 +1 1 +14 2 +5 1 -125 1
 // @lines +127 1 +10 1 +3 1 -16 1 +10 1 +3 1 -16 1 +10 1 +3 1 -16 1 +10 1 +3 1 -16 1 +10 1 +3 1 +2 3 +4 3 -68 2 +7 2 +1
 // @lines 1 +16 2 +5 1 +3 1 +3 1 +3 1 +6 1 -16 1 +3 1 +3 1 +6 1 -16 1 +3 1 +3 1 +6 1 -16 1 +3 1 +3 1 +6 1 -16 1 +3 1 +3
-// @lines 1 +6 1 +2 3 +1 1 +2 2 +1 6 +1 4
+// @lines 1 +6 1 +2 3 +1 1 +2 2 +1 10

@@ -209,37 +209,31 @@ template <typename A, int STEPS, int N> struct StepTerms<Spread<A>, STEPS, N> {
     }
     template <int GROUP> __device__ void pair_up(int) {}
     template <int OUTPUTS> __device__ A moments(A (&mean)[OUTPUTS], A (&spread)[OUTPUTS]) const {
-        constexpr int LANES = N / OUTPUTS;
+        constexpr int LANES = N / OUTPUTS, MOST = STEPS * LANES;
+        constexpr unsigned FIRST = LANES == 1 ? 1u : ~0u >> (32 - N);  // the lanes of output 0 at a step
         unsigned counted = 0;
 #pragma unroll
-        for (int s = 0; s < STEPS; ++s) counted |= (LANES == 1 ? 1u : ~0u >> (32 - N)) << (s * N);
+        for (int s = 0; s < STEPS; ++s) counted |= FIRST << (s * N);
         const int count = __popc(existing & counted);
-        const A scale = count == STEPS * LANES ? A(1) / (STEPS * LANES) : A(1) / A(count > 0 ? count : 1);
+        const A scale = count == MOST ? A(1) / MOST : A(1) / A(count > 0 ? count : 1);
 #pragma unroll
         for (int o = 0; o < OUTPUTS; ++o) {
-            A term[STEPS * LANES];
-#pragma unroll
-            for (int t = 0; t < STEPS * LANES; ++t) term[t] = of[t / LANES][o + t % LANES];
-            mean[o] = sum(term) * scale;
-#pragma unroll
-            for (int t = 0; t < STEPS * LANES; ++t) {
-                const A away = term[t] - mean[o];
+            mean[o] = tree<0, MOST>([&](int t) { return of[t / LANES][o + t % LANES]; }) * scale;
+            spread[o] = tree<0, MOST>([&](int t) {
+                const A away = of[t / LANES][o + t % LANES] - mean[o];
                 const bool exists = existing >> (t / LANES * N + o + t % LANES) & 1;
-                term[t] = count == STEPS * LANES || exists ? away * away : A(0);
-            }
-            spread[o] = sum(term);
+                return count == MOST || exists ? away * away : A(0);
+            });
         }
         return A(count);
     }
-    template <int COUNT> __device__ static A sum(const A (&term)[COUNT]) {
-        A pair[COUNT];
-#pragma unroll
-        for (int t = 0; t < COUNT; ++t) pair[t] = term[t];
-#pragma unroll
-        for (int half = COUNT / 2; half > 0; half /= 2)
-#pragma unroll
-            for (int t = 0; t < half; ++t) pair[t] += pair[t + half];
-        return pair[0];
+    // The pairwise sum of COUNT terms.
+    template <int FROM, int COUNT, class F> __device__ static A tree(const F& term) {
+        if constexpr (COUNT == 1) {
+            return term(FROM);
+        } else {
+            return tree<FROM, COUNT / 2>(term) + tree<FROM + COUNT / 2, COUNT / 2>(term);
+        }
     }
 };
 template <int STEPS, int N> struct Step {

@@ -261,16 +261,23 @@ template <class Program, class Args> __device__ void walk(const Args& args) {
 }
 
 // Blocks of 256 threads per multiprocessor: the maximum if a thread moves one pack, half of it if several packs are in
-// flight, fewer if each element has its own offset, or if places are computed.
-__device__ constexpr int blocks_per_sm(int element_bytes, bool computes_places = false) {
+// flight, fewer if each element has its own offset, if places are computed, or if there is much to hold.
+template <class Program> __device__ constexpr int blocks_per_sm(bool computes_places) {
     constexpr bool STORED = WALK == Walk::CELLS || WALK == Walk::COPIES, PACKED = LAYOUT == Layout::PACKED;
+    constexpr bool MANY = Program::Args::OPERANDS > 5;
     if (BARACUDA_WIDE) return 1;
     if (computes_places) return STORED ? 3 : 1;
+    if (STORED && PACKED) return 8;
     // 16 lanes of two rows need more registers.
-    if (STORED && LAYOUT != Layout::STRIDED) return PACKED || element_bytes > 1 ? 8 : 6;
+    if (STORED && LAYOUT == Layout::FLAT) return MANY ? 4 : sizeof(Element) > 1 ? 8 : 6;
     // Measured: f64 4131 GB/s with 6 blocks, 3934 with 8; bf16 3379 and 3550.
-    if (WALK == Walk::SINGLES) return element_bytes > 4 ? 6 : 8;
-    return PACKED ? 4 : WALK == Walk::COLUMNS ? 3 : 1;
+    if (WALK == Walk::SINGLES) return sizeof(Element) > 4 ? 6 : 8;
+    if constexpr (WALK == Walk::COLUMNS) {
+        const int widest = most_bytes<typename Program::template Reduced<SizeOf>>();
+        if (MANY && !PACKED) return 1;
+        return MANY || widest > 2 * int(sizeof(acc_of<Element>)) ? 2 : PACKED ? 4 : 3;
+    }
+    return PACKED ? (MANY ? 2 : 4) : 1;
 }
 
 }  // namespace baracuda

@@ -14,7 +14,7 @@ from ..text import Name, Text, names, wrapped
 from .extents import extents_of
 from .op import Allowance, Check, DescriptorField, Scalar, Tensor
 
-_FORMULA = 114  # columns of a formula, which is indented by 4
+_FORMULA = 112  # columns of a formula, which is indented, in comments too
 
 
 def shared_fields(

@@ -23,6 +23,12 @@ def tensor_lines(tensor: Tensor, absence: str) -> tuple[Text, ...]:
     return wrapped(f"{tensor.name} ({tensor.role}): {tensor.doc}; {layout}{alias}{optional}", WIDTH, "    ")
 
 
+def formula_lines(op: Op) -> Iterator[Text]:
+    """The formula, long lines in several."""
+    for line in op.formula:
+        yield from (line,) if len(line) <= WIDTH else wrapped(line, WIDTH, "    ")
+
+
 def field_lines(field: DescriptorField) -> tuple[Text, ...]:
     return wrapped(f"{field.name}: {field.doc}", WIDTH, "    ")
 
@@ -63,4 +69,4 @@ def run_lines(op: Op) -> Iterator[Text]:
     yield Text("Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall.")
 
 
-FILTERS = {function.__name__: function for function in (field_lines, element_lines, run_lines)}
+FILTERS = {function.__name__: function for function in (formula_lines, field_lines, element_lines, run_lines)}

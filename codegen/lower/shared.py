@@ -10,11 +10,9 @@ from baracuda.runtime import Gradient
 
 from ..conditions.parse import read_condition
 from ..spec.spec import Arch, ArchSpec, FieldSpec, OpSpec, TensorSpec, arch_number
-from ..text import Name, Text, names, wrapped
+from ..text import Name, Text, names
 from .extents import extents_of
 from .op import Allowance, Check, DescriptorField, Scalar, Tensor
-
-_FORMULA = 112  # columns of a formula, which is indented, in comments too
 
 
 def shared_fields(
@@ -31,7 +29,7 @@ def shared_fields(
         "direction": Name(spec.direction),
         "family": Name(spec.family),
         "doc": Text(spec.doc),
-        "formula": tuple(part for line in spec.formula.strip().splitlines() for part in _shortened(line)),
+        "formula": tuple(map(Text, spec.formula.strip().splitlines())),
         "source": Text(spec.source),
         "spec_path": Text(spec_path),
         "template_path": Text(f"templates/{spec.family}.cu.jinja"),
@@ -47,11 +45,6 @@ def shared_fields(
         "extents": extents_of(spec),
         "gradient": spec.gradient and Gradient(spec.gradient.of, spec.gradient.cotangents, spec.gradient.wrt),
     }
-
-
-def _shortened(line: str) -> tuple[Text, ...]:
-    """A line of a formula, in several if it is too long for a docstring."""
-    return (Text(line),) if len(line) <= _FORMULA else wrapped(line, _FORMULA, "      ")
 
 
 def _check(spec: OpSpec, requirement: Any) -> Check:

@@ -62,4 +62,4 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Pr
     walk<Program>(args);
 }
 // @lines templates/map.cu.jinja:26 3 +1 1 -1 1 +4 2 +5 2 +20 7 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 -1 1
-// @lines +5 1 -1 2 +1 1 +1 1 -1 1 -1 1 +14 2 +5 1 -125 1 -1 1 -1 1 +8 1 +126 1 -1 1 -1 1 +9 3 +1 1 -1 1 +2 2 +1 10
+// @lines +5 1 -1 2 +1 1 +1 1 -1 1 -1 1 +14 2 +5 1 -125 1 -1 1 -1 1 +8 1 +126 1 -1 1 -1 1 +9 3 +1 1 -1 1 +2 2 +1 6 +1 4

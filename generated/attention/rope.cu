@@ -3,7 +3,7 @@
 // Rotary position embedding; a number turns with the one half a head away, or interleaved, with its neighbour.
 //     y[d] = x[d] * cosines[d] - x[d + step] * sines[d]    for the first number of a pair
 //     y[d] = x[d] * cosines[d] + x[d - step] * sines[d]    for the second one; step = head_dim / 2, or 1 if
-//           interleaved
+//         interleaved
 #include <baracuda/map/walk.cuh>
 
 namespace baracuda {
@@ -94,4 +94,4 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Pr
 // @lines templates/map.cu.jinja:26 3 +1 1 -1 1 -1 1 +4 2 +5 2 +4 1 -1 1 +15 7 +12 1 +1 1 -1 1 -1 1 -1 1 +2 1 +5 1 -1 1
 // @lines +4 2 +1 2 +1 1 -1 1 +2 1 -1 1 -1 1 +2 2 +1 1 +1 1 -1 1 +2 1 +1 1 -116 1 -1 1 +4 1 +11 1 +103 1 +1 1 -11 1 +1 1
 // @lines -116 1 -1 1 +4 1 +11 1 +103 1 +1 1 -11 1 +1 1 -111 1 +115 1 +1 1 +1 2 -127 1 -1 1 +131 1 -128 1 +2 1 -1 1 +3 1
-// @lines -1 1 -1 1 +4 1 -1 1 -1 1 +126 1 +9 3 +1 1 +2 2 +1 10
+// @lines -1 1 -1 1 +4 1 -1 1 -1 1 +126 1 +9 3 +1 1 +2 2 +1 6 +1 4

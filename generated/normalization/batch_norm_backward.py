@@ -5,7 +5,7 @@
     d_sum = sum(dy * the_sub, n, pixel)
     d_sum_3 = sum(dy, n, pixel)
     dx = gamma * rstd * dy - 1.0 / size(n) / size(pixel) * (gamma * d_sum * rstd * rstd) * the_mul - 1.0 / size(n) /
-          size(pixel) * (gamma * rstd * d_sum_3)
+        size(pixel) * (gamma * rstd * d_sum_3)
     dgamma = sum(dy * (the_sub * rstd), n, pixel)
     dbeta = sum(dy, n, pixel)
 

@@ -5,7 +5,7 @@
     d_sum = sum(gamma * (dy * the_sub), channel, pixel)
     d_sum_4 = sum(gamma * dy, channel, pixel)
     dx = gamma * rstd * dy - 1.0 / size(channel) / size(pixel) * (d_sum * rstd * rstd) * the_mul - 1.0 /
-          size(channel) / size(pixel) * (rstd * d_sum_4)
+        size(channel) / size(pixel) * (rstd * d_sum_4)
     dgamma = sum(dy * (the_sub * rstd), n, pixel)
     dbeta = sum(dy, n, pixel)
 

@@ -262,22 +262,28 @@ template <class Program, class Args> __device__ void walk(const Args& args) {
 
 // Blocks of 256 threads per multiprocessor: the maximum if a thread moves one pack, half of it if several packs are in
 // flight, fewer if each element has its own offset, if places are computed, or if there is much to hold.
+constexpr int MANY_OPERANDS = 6;
+__device__ constexpr int blocks_of_cells(int operands) {
+    if (LAYOUT == Layout::STRIDED) return 1;
+    if (LAYOUT == Layout::PACKED) return 8;
+    // 16 lanes of two rows need more registers.
+    return operands >= MANY_OPERANDS ? 4 : sizeof(Element) > 1 ? 8 : 6;
+}
+__device__ constexpr int blocks_of_columns(int operands, int widest) {
+    if (operands >= MANY_OPERANDS) return LAYOUT == Layout::PACKED ? 2 : 1;
+    return widest > 2 * int(sizeof(acc_of<Element>)) ? 2 : LAYOUT == Layout::PACKED ? 4 : 3;
+}
 template <class Program> __device__ constexpr int blocks_per_sm(bool computes_places) {
-    constexpr bool STORED = WALK == Walk::CELLS || WALK == Walk::COPIES, PACKED = LAYOUT == Layout::PACKED;
-    constexpr bool MANY = Program::Args::OPERANDS > 5;
+    constexpr int OPERANDS = Program::Args::OPERANDS;
+    constexpr bool STORED = WALK == Walk::CELLS || WALK == Walk::COPIES;
     if (BARACUDA_WIDE) return 1;
     if (computes_places) return STORED ? 3 : 1;
-    if (STORED && PACKED) return 8;
-    // 16 lanes of two rows need more registers.
-    if (STORED && LAYOUT == Layout::FLAT) return MANY ? 4 : sizeof(Element) > 1 ? 8 : 6;
+    if (STORED) return blocks_of_cells(OPERANDS);
     // Measured: f64 4131 GB/s with 6 blocks, 3934 with 8; bf16 3379 and 3550.
     if (WALK == Walk::SINGLES) return sizeof(Element) > 4 ? 6 : 8;
-    if constexpr (WALK == Walk::COLUMNS) {
-        const int widest = most_bytes<typename Program::template Reduced<SizeOf>>();
-        if (MANY && !PACKED) return 1;
-        return MANY || widest > 2 * int(sizeof(acc_of<Element>)) ? 2 : PACKED ? 4 : 3;
-    }
-    return PACKED ? (MANY ? 2 : 4) : 1;
+    if constexpr (WALK == Walk::COLUMNS)
+        return blocks_of_columns(OPERANDS, most_bytes<typename Program::template Reduced<SizeOf>>());
+    return LAYOUT != Layout::PACKED ? 1 : OPERANDS < MANY_OPERANDS ? 4 : 2;
 }
 
 }  // namespace baracuda

@@ -113,7 +113,7 @@ def test_a_program_is_cut_at_its_reductions(tmp_path: Path, name: str) -> None:
     spec = spec_of(tmp_path, outputs, lines)
     assert ["".join(of.parts.summed) for of in passes(spec)] == over
     rng = np.random.default_rng(5)
-    for rows, cols in ((3, 7), (1, 300), (40, 16)):
+    for rows, cols in ((3, 7), (40, 300)):
         plan = plan_for(spec, rows=rows, cols=cols)
         a, w = (rng.normal(size=n).astype(np.float32) for n in ((rows, cols), (cols,)))
         shapes = {n: shape for n, (shape,) in plan.shapes().items() if n in spec.outputs}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -116,6 +116,20 @@ def children(expr: Expr) -> tuple[Expr, ...]:
         case Read(places=places, outside=outside):
             return (*places, outside)
     return ()
+
+
+def mapped(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
+    """`expr` with each of its operands, terms and places as `change` makes them."""
+    match expr:
+        case Call(op=op, args=args):
+            return Call(op, tuple(map(change, args)))
+        case Reduce(kind=kind, arg=arg, dims=dims):
+            return Reduce(kind, change(arg), dims)
+        case Cast(to=to, arg=arg):
+            return Cast(to, change(arg))
+        case Read(tensor=tensor, dims=dims, places=places, outside=outside):
+            return Read(tensor, dims, tuple(map(change, places)), outside)
+    return expr
 
 
 def walk(expr: Expr) -> Iterator[Expr]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ..program import Expr, Line, Name, Reduce
-from ..program.tree import Call, Cast, Query, Read, reads, varies
+from ..program.tree import Call, Cast, Query, Read, mapped, reads, varies
 from .map_program import Parts, is_one_pass, numbered, parts_of, split
 from .scope import kinds_of
 from .spec import MapSpec, MapTensor
@@ -192,12 +192,7 @@ def _hoisted(parts: Parts) -> Parts:
             dims[name] = varies(expr, dims)
             late.add(name)
             return Name(name)
-        match expr:
-            case Call(op=op, args=args):
-                return Call(op, tuple(hoisted(a, line, over) for a in args))
-            case Cast(to=to, arg=arg):
-                return Cast(to, hoisted(arg, line, over))
-        return expr
+        return mapped(expr, lambda e: hoisted(e, line, over)) if isinstance(expr, Call | Cast) else expr
 
     for line in parts.lines:
         match line.expr:
@@ -211,18 +206,7 @@ def _hoisted(parts: Parts) -> Parts:
 
 def _renamed(expr: Expr, names: dict[str, str]) -> Expr:
     """`expr` that reads the arrays in place of the lines that they hold."""
-    match expr:
-        case Name(id=name):
-            return Name(names.get(name, name))
-        case Call(op=op, args=args):
-            return Call(op, tuple(_renamed(a, names) for a in args))
-        case Cast(to=to, arg=arg):
-            return Cast(to, _renamed(arg, names))
-        case Reduce(kind=kind, arg=arg, dims=dims):
-            return Reduce(kind, _renamed(arg, names), dims)
-        case Read(tensor=tensor, dims=dims, places=places, outside=outside):
-            return Read(tensor, dims, tuple(_renamed(p, names) for p in places), outside)
-    return expr
+    return Name(names.get(expr.id, expr.id)) if isinstance(expr, Name) else mapped(expr, lambda e: _renamed(e, names))
 
 
 def _as_is(expr: Expr, computed: set[str]) -> Expr:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ..program import Call, Const, Expr, Line, Name, ProgramError, Reduce, parse
 from ..program.source import to_source
-from ..program.tree import Cast, Query, Read, varies, walk
+from ..program.tree import Query, Read, mapped, varies, walk
 from .scope import kinds_of, scope_of
 from .spec import RowSpec
 
@@ -31,17 +31,11 @@ def row_lines(spec: RowSpec) -> tuple[Line, ...]:
                 if kinds[tensor] == "int":
                     raise ProgramError(f"{tensor!r} holds ints, and the row family reads floats at places", number)
                 return _element(tensor, place, cols, outside) if computed else Name(tensor)
-            case Call(op=op, args=args):
-                return Call(op, tuple(summed(a, number) for a in args))
-            case Cast(to=to, arg=arg):
-                return Cast(to, summed(arg, number))
             case Reduce(kind="var", arg=arg, dims=over):  # a row that is read once is there for a second look
                 whole = summed(arg, number)
                 away = Call("sub", (whole, Reduce("mean", whole, over)))
                 return Reduce("mean", Call("mul", (away, away)), over)
-            case Reduce(kind=kind, arg=arg, dims=over):
-                return Reduce(kind, summed(arg, number), over)
-        return expr
+        return mapped(expr, lambda e: summed(e, number))
 
     found: list[Line] = []
     for line in lines:

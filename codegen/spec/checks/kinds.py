@@ -62,6 +62,7 @@ def alike(spec: MapSpec) -> Iterator[Finding]:
         if len(cut := passes(of)) > 1:
             text = f"takes {len(cut)} passes over the cells; make it an op of its own"
             yield ("kinds", name, "program"), 0, text
+            continue
         parts = split(of)
         found = kinds_of(of, parts.lines)
         for line in parts.lines:

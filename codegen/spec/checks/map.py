@@ -1,4 +1,4 @@
-"""Rules of the map family: dims that are the axes of fields, products of shapes, and sums that come last."""
+"""Rules of the map family: dims that are the axes of fields, products of dims, and what passes may overwrite."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def _lowered(spec: MapSpec, spec_path: str, of_kinds: Mapping[str, Pass]) -> Map
     copies = set(lowering.copies.items()).intersection(*(of.copies.items() for of in each.values()))
 
     def body(name: str, outputs: list[str], sums: str = "") -> Body:
-        bodies = {kind: of.body(name, outputs, **{sums: of.sums} if sums else {}) for kind, of in each.items()}
+        bodies = {kind: of.body(name, outputs, **of.reduced(sums)) for kind, of in each.items()}
         return joined({Identifier(kind): of for kind, of in bodies.items()}) if spec.kinds else bodies[""]
 
     return MapOp(
@@ -107,6 +107,19 @@ def _entries(spec: MapSpec, operands: int, *, sums: bool, alone: bool = True) ->
     return (Entry(Identifier(tag), of) for of in schedules for tag in spec.dtypes)
 
 
+def _sums_of_spreads(sums: tuple[Line, ...], spec: MapSpec) -> Iterator[tuple[str, str]]:
+    """The sums of terms whose spread is reduced, too, which needs their mean, each with that spread."""
+    always = {x.name: x.expr for x in sums if isinstance(x.expr, Reduce) and not _optional(x.name, spec)}
+    spreads = {replace(expr, kind="sum"): name for name, expr in always.items() if expr.kind == "spread"}
+    for name, expr in always.items():
+        if expr in spreads:
+            yield name, spreads[expr]
+
+
+def _optional(name: str, spec: MapSpec) -> bool:
+    return name in spec.outputs and bool(spec.outputs[name].optional)
+
+
 class _Lowering:
     """Of one kind; sums have the places of those of the `first`."""
 
@@ -114,12 +127,19 @@ class _Lowering:
         self.spec, self.parts = spec, parts
         self.sums = parts.sum_lines
         self.slots = {x.name: in_kernel(of.name) for x, of in zip(self.sums, first.sum_lines, strict=True)}
+        self.beside = {} if spec.kinds else dict(_sums_of_spreads(self.sums, spec))
+        self.slots |= {name: in_kernel(spread) for name, spread in self.beside.items()}
         self.tensors = {n: lower_tensor(n, t, spec, over=t.held) for n, t in spec.tensors.items()}
         self.kinds = dict(kinds_of(spec, parts.lines))
         self.copies = copies_of(spec, parts)
         read = {name for line in parts.lines for name in parts.needed([line.name])}
         fields = spec.descriptor.items()
         self.scalars = tuple(scalar(n, f) for n, f in fields if f.is_number and n in read)
+
+    def reduced(self, of: str) -> dict[str, tuple[Line, ...]]:
+        """What a body of terms reduces ("sums"), and what its epilogue knows ("known")."""
+        sums = self.sums if of == "known" else tuple(x for x in self.sums if x.name not in self.beside)
+        return {of: sums} if of else {}
 
     def body(self, name: str, outputs: list[str], sums: tuple[Line, ...] = (), known: tuple[Line, ...] = ()) -> Body:
         """The computation of a cell: the lines that outputs and terms need."""
@@ -251,6 +271,7 @@ class _Lowering:
         return Sum(
             name=Identifier(line.name),
             slot=self.slots[line.name],
+            beside=line.name in self.beside,
             how=line.expr.kind,
             arg=line.expr.arg,
             of=kind_of(line.expr.arg, self.kinds),

@@ -33,6 +33,7 @@ class Sum:
 
     name: Name
     slot: Name  # where kernels keep it
+    beside: bool  # a sum whose slot holds the spread of the same terms, and their mean
     how: str  # "sum", "max", ...
     arg: Expr
     of: str  # what is reduced: "float", "int" or "bool"

@@ -21,10 +21,8 @@ struct Program {
     using T = Element;
     using acc_t = acc_of<T>;
     template <template <class> class Of> struct Reduced {
-        Of<Sum<acc_t, false>> mu_sum_;
         Of<Spread<acc_t>> v_spread_;
         template <class F, class... Lists> __device__ static constexpr void each(const F& f, Lists&... of) {
-            f(of.mu_sum_...);
             f(of.v_spread_...);
         }
     };
@@ -53,7 +51,6 @@ struct Program {
         template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane, Reduced<ValueOf>& term) {
                 const acc_t x_ = acc_t(lane.value(x_slice));
-                term.mu_sum_ = x_;
                 term.v_spread_ = x_;
             });
         }
@@ -82,7 +79,7 @@ struct Program {
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
                 const acc_t running_mean_ = acc_t(lane.value(running_mean_slice));
                 const acc_t running_var_ = acc_t(lane.value(running_var_slice));
-                const acc_t mu_sum_ = reduced.mu_sum_;
+                const acc_t mu_sum_ = reduced.v_spread_.sum();
                 const acc_t v_spread_ = reduced.v_spread_;
                 const acc_t mu_ = mu_sum_ / acc_t(math::multiply(n_size, pixel_size));
                 const acc_t v_ = v_spread_ / acc_t(math::multiply(n_size, pixel_size));
@@ -176,9 +173,9 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Pr
     walk<Program>(args);
 }
 #endif
-// @lines templates/map.cu.jinja:26 3 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +4 2 +2 2 +1 2 +20 7 +1 1 +1 1 -1 1 +1 1 +1 1 -1 1
-// @lines +1 2 +1 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5 1 -1 1 +2 1 -1 1 +2 1 +1 2 +1 2 +1 2 +7 1 +1 1 +14 2 +5 1 -125
-// @lines 1 +138 1 -1 1 +6 3 +4 3 -68 2 +1 1 -1 1 +5 1 -1 1 -1 1 -1 2 +1 1 +1 1 -1 1 +14 2 -130 1 -1 1 +2 1 -1 1 +131 1
-// @lines -125 1 -1 1 +131 1 -1 1 -124 1 -1 1 -1 1 +126 1 -1 1 -1 1 -1 1 -1 1 +9 3 +1 1 -1 1 -1 1 -1 1 +2 2 +1 6 +1 4 +1
-// @lines 2 -145 2 +1 2 +4 1 -1 1 +15 7 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 -1 1 -1 1 -1 1 +5 2 +1
-// @lines 1 +1 1 -1 1 -1 1 -1 1 -1 1 +14 2 +5 1 -125 1 -1 1 -1 1 -1 1 -1 1 +135 1 +9 3 +1 1 +2 2 +1 6 +1 4 +1 1
+// @lines templates/map.cu.jinja:26 3 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +4 2 +2 2 +1 2 +20 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1
+// @lines +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5 1 -1 1 +2 1 -1 1 +2 1 +1 2 +1 2 +1 2 +7 1 +1 1 +14 2 +5 1 -125 1 +138 1
+// @lines +6 3 +4 3 -68 2 +1 1 -1 1 +5 1 -1 1 -1 1 -1 2 +1 1 +1 1 -1 1 +14 2 -130 1 -1 1 +2 1 -1 1 +131 1 -125 1 -1 1
+// @lines +131 1 -1 1 -124 1 -1 1 -1 1 +126 1 -1 1 -1 1 -1 1 -1 1 +9 3 +1 1 -1 1 -1 1 -1 1 +2 2 +1 6 +1 4 +1 2 -145 2 +1
+// @lines 2 +4 1 -1 1 +15 7 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 -1 1 -1 1 -1 1 +5 2 +1 1 +1 1 -1 1
+// @lines -1 1 -1 1 -1 1 +14 2 +5 1 -125 1 -1 1 -1 1 -1 1 -1 1 +135 1 +9 3 +1 1 +2 2 +1 6 +1 4 +1 1

@@ -112,8 +112,8 @@ class BatchNormPlan(rt.MapPlan[BatchNormDescriptor]):
             summed=("n", "pixel"),
             sizes=("n", "pixel"),
             scalars=("eps", "momentum"),
-            sums=("", ""),
-            sum_bytes=(0, 24),
+            sums=("",),
+            sum_bytes=(24,),
             sum_outputs=("mu", "rstd", "new_mean", "new_var"),
         ),
         rt.MapPass(

@@ -18,10 +18,8 @@ struct Program {
     using T = Element;
     using acc_t = acc_of<T>;
     template <template <class> class Of> struct Reduced {
-        Of<Sum<acc_t, false>> mu_sum_;
         Of<Spread<acc_t>> rstd_spread_;
         template <class F, class... Lists> __device__ static constexpr void each(const F& f, Lists&... of) {
-            f(of.mu_sum_...);
             f(of.rstd_spread_...);
         }
     };
@@ -45,7 +43,6 @@ struct Program {
         template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane, Reduced<ValueOf>& term) {
                 const acc_t x_ = acc_t(lane.value(x_slice));
-                term.mu_sum_ = x_;
                 term.rstd_spread_ = x_;
             });
         }
@@ -65,7 +62,7 @@ struct Program {
             const i64 pixel_size = args.pixel_size;
             const acc_t eps_ = acc_t(args.eps_);
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
-                const acc_t mu_sum_ = reduced.mu_sum_;
+                const acc_t mu_sum_ = reduced.rstd_spread_.sum();
                 const acc_t rstd_spread_ = reduced.rstd_spread_;
                 lane.of(mu_pack) = acc_of<T>(mu_sum_ / acc_t(math::multiply(channel_size, pixel_size)));
                 lane.of(rstd_pack) = acc_of<T>(acc_t(1) / math::sqrt(rstd_spread_ /
@@ -154,8 +151,8 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Pr
     walk<Program>(args);
 }
 #endif
-// @lines templates/map.cu.jinja:26 3 +1 1 -1 1 -1 1 +4 2 +2 2 +1 2 +20 7 +1 1 +1 1 -1 1 +1 1 +1 1 -1 1 +1 2 +1 1 +1 1
-// @lines -1 1 -1 1 +5 1 -1 1 +2 1 +2 1 +1 2 +1 2 +1 2 +7 1 +1 1 +14 2 +5 1 -125 1 +138 1 -1 1 +6 3 +4 3 -68 2 +7 1 -1 2
-// @lines +1 1 +16 2 -130 1 -1 1 +2 1 +131 1 +7 1 -1 1 +3 1 -1 1 -1 1 +9 3 +1 1 -1 1 +2 2 +1 6 +1 4 +1 2 -145 2 +1 2 +1
-// @lines 1 -1 1 +2 1 -1 1 +15 7 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 -1 1 -1 1 -1 1 +5 2 +1 1 +1 1
-// @lines -1 1 -1 1 -1 1 -1 1 +14 2 +5 1 -125 1 -1 1 -1 1 -1 1 -1 1 +135 1 +9 3 +1 1 +2 2 +1 6 +1 4 +1 1
+// @lines templates/map.cu.jinja:26 3 +1 1 -1 1 -1 1 +4 2 +2 2 +1 2 +20 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 -1 1
+// @lines +5 1 -1 1 +2 1 +2 1 +1 2 +1 2 +1 2 +7 1 +1 1 +14 2 +5 1 -125 1 +138 1 +6 3 +4 3 -68 2 +7 1 -1 2 +1 1 +16 2
+// @lines -130 1 -1 1 +2 1 +131 1 +7 1 -1 1 +3 1 -1 1 -1 1 +9 3 +1 1 -1 1 +2 2 +1 6 +1 4 +1 2 -145 2 +1 2 +1 1 -1 1 +2 1
+// @lines -1 1 +15 7 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 -1 1 -1 1 -1 1 +5 2 +1 1 +1 1 -1 1 -1 1 -1
+// @lines 1 -1 1 +14 2 +5 1 -125 1 -1 1 -1 1 -1 1 -1 1 +135 1 +9 3 +1 1 +2 2 +1 6 +1 4 +1 1

@@ -88,8 +88,8 @@ class GroupNormPlan(rt.MapPlan[GroupNormDescriptor]):
             summed=("channel", "pixel"),
             sizes=("channel", "pixel"),
             scalars=("eps",),
-            sums=("", ""),
-            sum_bytes=(0, 24),
+            sums=("",),
+            sum_bytes=(24,),
             sum_outputs=("mu", "rstd"),
         ),
         rt.MapPass(

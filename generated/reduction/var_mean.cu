@@ -17,10 +17,8 @@ struct Program {
     using T = Element;
     using acc_t = acc_of<T>;
     template <template <class> class Of> struct Reduced {
-        Of<Sum<acc_t, false>> mu_sum_;
         Of<Spread<acc_t>> y_spread_;
         template <class F, class... Lists> __device__ static constexpr void each(const F& f, Lists&... of) {
-            f(of.mu_sum_...);
             f(of.y_spread_...);
         }
     };
@@ -43,7 +41,6 @@ struct Program {
         template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane, Reduced<ValueOf>& term) {
                 const acc_t x_ = acc_t(lane.value(x_slice));
-                term.mu_sum_ = x_;
                 term.y_spread_ = x_;
             });
         }
@@ -62,7 +59,7 @@ struct Program {
             const i64 cell_size = args.cell_size;
             const i64 correction_ = i64(args.correction_);
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
-                const acc_t mu_sum_ = reduced.mu_sum_;
+                const acc_t mu_sum_ = reduced.y_spread_.sum();
                 const acc_t y_spread_ = reduced.y_spread_;
                 lane.of(y_pack) = y_type<T>(y_spread_ / acc_t(cell_size) * acc_t(cell_size) /
                     acc_t(math::subtract(cell_size, correction_)));
@@ -84,6 +81,6 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Pr
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
-// @lines templates/map.cu.jinja:26 3 +1 1 -1 1 +4 2 +5 2 +4 1 -1 1 +15 7 +1 1 +1 1 -1 1 +1 1 +1 1 -1 1 +1 2 +1 1 +1 1
-// @lines -1 1 -1 1 +5 1 +2 1 +2 1 +1 2 +1 2 +1 2 +7 1 +1 1 +14 2 +5 1 -125 1 +138 1 -1 1 +6 3 +4 3 -68 2 +7 1 -1 2 +1 1
-// @lines +16 2 -130 1 +2 1 +131 1 +7 1 -1 1 +3 1 -1 1 -1 1 +9 3 +1 1 -1 1 +2 2 +1 6 +1 4
+// @lines templates/map.cu.jinja:26 3 +1 1 -1 1 +4 2 +5 2 +4 1 -1 1 +15 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 -1 1
+// @lines +5 1 +2 1 +2 1 +1 2 +1 2 +1 2 +7 1 +1 1 +14 2 +5 1 -125 1 +138 1 +6 3 +4 3 -68 2 +7 1 -1 2 +1 1 +16 2 -130 1
+// @lines +2 1 +131 1 +7 1 -1 1 +3 1 -1 1 -1 1 +9 3 +1 1 -1 1 +2 2 +1 6 +1 4

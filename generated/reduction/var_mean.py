@@ -61,8 +61,8 @@ class VarMeanPlan(rt.MapPlan[VarMeanDescriptor]):
     SUMMED = ("cell",)
     SIZES = ("cell",)
     SCALARS = ("correction",)
-    SUMS = ("", "")
-    SUM_BYTES = (0, 24)
+    SUMS = ("",)
+    SUM_BYTES = (24,)
     SUM_OUTPUTS = ("y", "mu")
 
     def run(

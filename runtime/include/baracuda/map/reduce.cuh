@@ -84,6 +84,7 @@ template <typename A> struct Moments {
     __device__ Moments(A value) : count(1), mean(value), spread(0) {}
     __device__ Moments(A count, A mean, A spread) : count(count), mean(mean), spread(spread) {}
     __device__ operator A() const { return spread; }
+    __device__ A sum() const { return mean * count; }
     // The part of `other` in the count of both.
     __device__ A share(const Moments& other) const {
         return count == other.count ? A(0.5) : other.count / (count + other.count);
@@ -199,33 +200,42 @@ template <class M, int STEPS, int N> struct StepTerms {
 // Of all there are, the mean comes first, then distances from it. Terms of an output are those of all lanes (OUTPUTS is
 // 1) or of one, and then each lane has as many.
 template <typename A, int STEPS, int N> struct StepTerms<Spread<A>, STEPS, N> {
-    static_assert(STEPS * N <= 32, "a bit for each");
     A of[STEPS][N];
-    unsigned existing = 0;
+    int live[STEPS] = {};  // how many lanes exist: the first
 
     __device__ void set(int step, int lane, const Moments<A>& term, bool exists) {
-        of[step][lane] = exists ? term.mean : A(0);
-        existing |= unsigned(exists) << (step * N + lane);
+        of[step][lane] = term.mean;
+        live[step] += exists;
     }
     template <int GROUP> __device__ void pair_up(int) {}
     template <int OUTPUTS> __device__ A moments(A (&mean)[OUTPUTS], A (&spread)[OUTPUTS]) const {
-        constexpr int LANES = N / OUTPUTS, MOST = STEPS * LANES;
-        constexpr unsigned FIRST = LANES == 1 ? 1u : ~0u >> (32 - N);  // the lanes of output 0 at a step
-        unsigned counted = 0;
+        bool all = true;
+        int count = 0;
 #pragma unroll
-        for (int s = 0; s < STEPS; ++s) counted |= FIRST << (s * N);
-        const int count = __popc(existing & counted);
-        const A scale = count == MOST ? A(1) / MOST : A(1) / A(count > 0 ? count : 1);
-#pragma unroll
-        for (int o = 0; o < OUTPUTS; ++o) {
-            mean[o] = tree<0, MOST>([&](int t) { return of[t / LANES][o + t % LANES]; }) * scale;
-            spread[o] = tree<0, MOST>([&](int t) {
-                const A away = of[t / LANES][o + t % LANES] - mean[o];
-                const bool exists = existing >> (t / LANES * N + o + t % LANES) & 1;
-                return count == MOST || exists ? away * away : A(0);
-            });
+        for (int s = 0; s < STEPS; ++s) {
+            all = all && live[s] == N;
+            count += OUTPUTS == 1 ? live[s] : live[s] > 0;
+        }
+        if (all) {
+            moments_of<true>(mean, spread, A(1) / (STEPS * (N / OUTPUTS)));
+        } else {
+            moments_of<false>(mean, spread, A(1) / A(count > 0 ? count : 1));
         }
         return A(count);
+    }
+    template <bool ALL, int OUTPUTS>
+    __device__ void moments_of(A (&mean)[OUTPUTS], A (&spread)[OUTPUTS], A scale) const {
+        constexpr int LANES = N / OUTPUTS, MOST = STEPS * LANES;
+#pragma unroll
+        for (int o = 0; o < OUTPUTS; ++o) {
+            const auto exists = [&](int t) { return ALL || o + t % LANES < live[t / LANES]; };
+            const auto value = [&](int t) { return of[t / LANES][o + t % LANES]; };
+            mean[o] = tree<0, MOST>([&](int t) { return exists(t) ? value(t) : A(0); }) * scale;
+            spread[o] = tree<0, MOST>([&](int t) {
+                const A away = value(t) - mean[o];
+                return exists(t) ? away * away : A(0);
+            });
+        }
     }
     // The pairwise sum of COUNT terms.
     template <int FROM, int COUNT, class F> __device__ static A tree(const F& term) {

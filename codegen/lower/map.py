@@ -29,7 +29,7 @@ from .shared import first_arch, lower_tensor, scalar, shared_fields
 # but 3350 for 3681 where rows are no whole packs), repeat by (4, 4) 3863 (two packs 3763, four 3719).
 USUAL = Schedule(256, (("packs", 4), ("blocks", 1056)))
 SUMS = Schedule(256, (("packs", 2), ("blocks", 1056)))
-_FEW = 2  # operands, tensors and indices together
+_FEW = 2  # operands of terms, tensors and indices together
 
 
 def lower_map(spec: MapSpec, spec_path: str) -> MapOp:
@@ -41,14 +41,13 @@ def lower_map(spec: MapSpec, spec_path: str) -> MapOp:
     lowered = tuple(_lowered(of.spec, spec_path, {"": of}) for of in first)
     kinds = {name: kind for of in lowered for name, kind in of.kinds.items()}
     arguments = tuple(lower_tensor(n, t, spec, over=t.held) for n, t in spec.arguments.items())
-    of_sums = [len(of.operands) for of in lowered if of.sums]
     return replace(
         lowered[-1],
         **shared_fields(spec, spec_path, arguments, _shapes_of(spec)),
         space=groups_of(spec, split(spec)),
         axes=tuple((Identifier(name), t.groups) for name, t in spec.arguments.items()),
         scalars=tuple(dict.fromkeys(s for of in lowered for s in of.scalars)),
-        entries=tuple(_entries(spec, max(of_sums, default=0), sums=bool(of_sums), alone=False)),
+        entries=tuple(_entries(spec, *(of.terms for of in lowered))),
         kinds=kinds,
         passes=tuple(replace(of, kinds=kinds, number=number) for number, of in enumerate(lowered, 1)),
     )
@@ -76,6 +75,7 @@ def _lowered(spec: MapSpec, spec_path: str, of_kinds: Mapping[str, Pass]) -> Map
         bodies = {kind: of.body(name, outputs, **of.reduced(sums)) for kind, of in each.items()}
         return joined({Identifier(kind): of for kind, of in bodies.items()}) if spec.kinds else bodies[""]
 
+    terms = body("terms", values, "sums")
     return MapOp(
         **shared,
         arch=Identifier(first_arch(spec)),
@@ -89,21 +89,22 @@ def _lowered(spec: MapSpec, spec_path: str, of_kinds: Mapping[str, Pass]) -> Map
         sizes=names(d for d in spec.dims if Query("size", d) in queries),
         scalars=tuple(scalar(n, f) for n, f in spec.descriptor.items() if n in scalars),
         cells=body("cells", values),
-        terms=body("terms", values, "sums"),
+        terms=terms,
         epilogue=body("epilogue", late_outputs, "known"),
         copies=tuple((Identifier(n), Identifier(of)) for n, of in lowering.copies.items() if (n, of) in copies),
-        entries=tuple(_entries(spec, len(arguments) + len(indices), sums=bool(parts.sums))),
+        entries=tuple(_entries(spec, terms)),
         kinds={name: kind for of in each.values() for name, kind in of.kinds.items()},
         kinds_offered=names(spec.kinds),
     )
 
 
-def _entries(spec: MapSpec, operands: int, *, sums: bool, alone: bool = True) -> Iterable[Entry]:
-    """With or without a workspace for sums; passes that hand something over have one anyway."""
-    schedule = SUMS if sums and operands > _FEW else USUAL
+def _entries(spec: MapSpec, *terms: Body) -> Iterable[Entry]:
+    """With or without a workspace for sums; several passes, each with its `terms`, have one anyway."""
+    summed = [of for of in terms if of.sums]
+    schedule = SUMS if any(len(of.operands) > _FEW for of in summed) else USUAL
     # Sums that blocks share take a workspace; without one, a block for each is slower.
     unshared = Schedule(schedule.threads, tuple((dict(schedule.numbers) | {"blocks": 1}).items()))
-    schedules = (schedule, unshared) if sums and alone else (schedule,)
+    schedules = (schedule, unshared) if summed and len(terms) == 1 else (schedule,)
     return (Entry(Identifier(tag), of) for of in schedules for tag in spec.dtypes)
 
 

@@ -104,6 +104,12 @@ class Body:
         return tuple(dict.fromkeys((*self.indices, *(d for read in self.placed for d in read.indices))))
 
     @property
+    def operands(self) -> frozenset[Name]:
+        """The tensors and indices whose place it finds for each cell."""
+        tensors = (*self.reads, *(read.tensor for read in self.placed), *(store.tensor for store in self.stores))
+        return frozenset((*(t.name for t in tensors), *self.queried))
+
+    @property
     def random(self) -> bool:
         """Whether it draws random numbers."""
         if self.kinds:

@@ -17,6 +17,7 @@ struct Cut {
 // Maps threads to owners and slices: neighbouring lanes are slices of one owner (ROWS), or neighbouring owners.
 template <int THREADS_, bool ROWS> struct Share {
     static constexpr int THREADS = THREADS_;
+    static constexpr bool NEIGHBOURS = ROWS;  // slices of an owner
     static_assert((THREADS & (THREADS - 1)) == 0, "owners and slices are powers of two");
     int slices, owners, slice, owner;
     int interleave_bits;  // the 2^interleave_bits slices of a warp take units alternately

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <baracuda/map/map.cuh>
+#include <baracuda/warp.cuh>
 
 namespace baracuda {
 
@@ -305,12 +306,14 @@ template <int OUTPUTS> struct Owned {
         typename M::Value of[OUTPUTS];
 
         // The slices of an owner pairwise; slice 0 gets the value. Neighbouring owners are contiguous in scratch.
+        // All threads of the block take part.
         template <class Share>
         __device__ void reduce_slices(const Parts<M>& parts, const Share& share, unsigned char* scratch) {
             auto& shared = *reinterpret_cast<typename M::Value(*)[OUTPUTS][Share::THREADS]>(scratch);
 #pragma unroll
             for (int i = 0; i < OUTPUTS; ++i) of[i] = parts.total(i);
-            for (int half = share.slices / 2; half > 0; half /= 2) {
+            int half = share.slices / 2;
+            for (; half >= (Share::NEIGHBOURS ? WARP : 1); half /= 2) {
                 __syncthreads();  // the last values have been read
                 if (share.slice >= half && share.slice < 2 * half) {
 #pragma unroll
@@ -324,6 +327,9 @@ template <int OUTPUTS> struct Owned {
                         of[i] = M::combine(of[i], shared[i][share.slice * share.owners + share.owner]);
                 }
             }
+            for (; half > 0; half /= 2)
+#pragma unroll
+                for (int i = 0; i < OUTPUTS; ++i) of[i] = M::combine(of[i], shuffle_down(of[i], half));
         }
         template <class I> __device__ void write(typename M::Value* split, I cell_stride, int live) const {
 #pragma unroll

@@ -29,7 +29,7 @@ from .shared import first_arch, lower_tensor, scalar, shared_fields
 # but 3350 for 3681 where rows are no whole packs), repeat by (4, 4) 3863 (two packs 3763, four 3719).
 USUAL = Schedule(256, (("packs", 4), ("blocks", 1056)))
 SUMS = Schedule(256, (("packs", 2), ("blocks", 1056)))
-_FEW = 2  # operands of terms, tensors and indices together; the places of extremes are held, too
+_FEW = 2  # operands of terms, tensors and indices together
 
 
 def lower_map(spec: MapSpec, spec_path: str) -> MapOp:
@@ -101,8 +101,7 @@ def _lowered(spec: MapSpec, spec_path: str, of_kinds: Mapping[str, Pass]) -> Map
 def _entries(spec: MapSpec, *terms: Body) -> Iterable[Entry]:
     """With or without a workspace for sums; several passes, each with its `terms`, have one anyway."""
     summed = [of for of in terms if of.sums]
-    most = max((len(of.operands) + any(s.place for s in of.sums) for of in summed), default=0)
-    schedule = SUMS if most > _FEW else USUAL
+    schedule = SUMS if any(len(of.operands) > _FEW for of in summed) else USUAL
     # Sums that blocks share take a workspace; without one, a block for each is slower.
     unshared = Schedule(schedule.threads, tuple((dict(schedule.numbers) | {"blocks": 1}).items()))
     schedules = (schedule, unshared) if summed and len(terms) == 1 else (schedule,)

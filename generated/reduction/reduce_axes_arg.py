@@ -93,8 +93,8 @@ rt.REGISTRY.register(
         rungs=("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch"),
         arch="sm_80",
         schedules=(
-            (("f32", "f16", "bf16", "f64"), "t256.packs2.blocks1056"),
-            (("f32", "f16", "bf16", "f64"), "t256.packs2.blocks1"),
+            (("f32", "f16", "bf16", "f64"), "t256.packs4.blocks1056"),
+            (("f32", "f16", "bf16", "f64"), "t256.packs4.blocks1"),
         ),
     )
 )

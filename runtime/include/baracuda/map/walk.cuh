@@ -271,7 +271,8 @@ __device__ constexpr int blocks_of_cells(int operands) {
 }
 __device__ constexpr int blocks_of_columns(int operands, int widest) {
     if (operands >= MANY_OPERANDS) return LAYOUT == Layout::PACKED ? 2 : 1;
-    return widest > 2 * int(sizeof(acc_of<Element>)) ? 2 : LAYOUT == Layout::PACKED ? 4 : 3;
+    const int sums = LAYOUT == Layout::PACKED ? 4 : 3, words = widest / int(sizeof(acc_of<Element>));
+    return words > 2 ? 2 : words == 2 ? sums - 1 : sums;
 }
 template <class Program> __device__ constexpr int blocks_per_sm(bool computes_places) {
     constexpr int OPERANDS = Program::Args::OPERANDS;

@@ -170,19 +170,25 @@ def read(tensor: Tensor, where: str) -> Code:
 
 
 @pass_context
-def assignment(context: Context, part: Query | Tensor | Reduction | Value) -> Code:
+def assignment(context: Context, part: Query | Tensor | Value) -> Code:
     """How a row program gets a value of a row."""
     match part:
         case Query(of=of):
             return Code(f"{of}_index = row.index")
         case Tensor():
             value = read(part, "row")
-        case Reduction(kind=kind):
-            reduced = f", args.{part.name}_reduced" if context["op"].column_sums else ""
-            value = Code(f"row.{kind}({part.local}{reduced})")
         case Value():
             value = to_cuda(part.expr, _kinds(context))
     return Code(f"{part.local} = {value}")
+
+
+@pass_context
+def parts(context: Context, reductions: Iterable[Reduction]) -> list[Code]:
+    """What a thread has of what is reduced over a row."""
+    held = context["op"].column_sums
+    reduced = [f", args.{of.name}_reduced" if held else "" for of in reductions]
+    named = zip(reductions, reduced, strict=True)
+    return [Code(f"Part<{of.kind.capitalize()}>{{{of.local}{rest}}}") for of, rest in named]
 
 
 def body_doc(name: str) -> Code:
@@ -261,7 +267,7 @@ def _kinds(context: Context) -> Kinds:
 
 _FILTERS: tuple[Callable[..., Code], ...] = (
     *(path, has, if_present, and_present, unless_absent, absent, value_type, word, stored_type, dtype, type_macro),
-    *(const, struct, operand, operands, operand_type, cuda, start, step, member, read, assignment),
+    *(const, struct, operand, operands, operand_type, cuda, start, step, member, read, assignment, parts),
     *(body_doc, body_struct, beside_lane, stored_value, still, outside, term, monoid),
 )
 FILTERS = {function.__name__: function for function in _FILTERS}

@@ -293,13 +293,18 @@ class RowOp(Op):
     @property
     def members(self) -> tuple[Query | Scalar | Tensor | Reduction | Value, ...]:
         """What holds for all rows, and what is known of a row at some time."""
-        of_rows = (part for number in range(len(self.passes)) for part in self.known_before(number))
+        numbers = range(len(self.passes))
+        of_rows = (part for n in numbers for part in (*self.reduced_before(n), *self.known_before(n)))
         return (*(q for q in self.queries if q.what == "size"), *self.scalars, *of_rows)
 
-    def known_before(self, number: int) -> tuple[Query | Tensor | Reduction | Value, ...]:
-        """What becomes known of a row before pass `number` along it."""
+    def reduced_before(self, number: int) -> tuple[Reduction, ...]:
+        """What the pass before pass `number` reduces."""
+        return self.passes[number - 1].reductions if number else ()
+
+    def known_before(self, number: int) -> tuple[Query | Tensor | Value, ...]:
+        """What else becomes known of a row before pass `number` along it."""
         if number:
-            return (*self.passes[number - 1].reductions, *self.passes[number].row_values)
+            return self.passes[number].row_values
         read = (t for t in self.tensors if t.over == "row" and t.role != "out")
         return (*(q for q in self.queries if q.what == "index"), *read, *self.passes[0].row_values)
 

@@ -64,9 +64,9 @@ struct Program : RowProgram<kernel_args> {
     }
 
     template <class R> __device__ void before(Pass<1>, [[maybe_unused]] const R& row) {
-        logsumexp_top_max_ = row.max(logsumexp_top_max_);
-        spread_mean_ = row.mean(spread_mean_);
-        loss_sum_ = row.sum(loss_sum_);
+        row.reduce(Part<Max>{logsumexp_top_max_},
+                   Part<Mean>{spread_mean_},
+                   Part<Sum>{loss_sum_});
         logsumexp_top_ = (logsumexp_top_max_);
         lse_sum_ = acc_t(0);
     }
@@ -77,7 +77,7 @@ struct Program : RowProgram<kernel_args> {
     }
 
     template <class R> __device__ void before(Pass<2>, [[maybe_unused]] const R& row) {
-        lse_sum_ = row.sum(lse_sum_);
+        row.reduce(Part<Sum>{lse_sum_});
         lse_ = logsumexp_top_ + math::log(lse_sum_);
         spread_ = smoothing_ > acc_t(0.0) ? smoothing_ * (lse_ - spread_mean_) : acc_t(0.0);
         loss_ = counts_ ? (acc_t(1.0) - smoothing_) * (lse_ - loss_sum_) + spread_ + z_weight_ * lse_ * lse_
@@ -96,6 +96,6 @@ extern "C" __global__ void BARACUDA_CLUSTER_DIMS __launch_bounds__(ScheduledTile
     run<Program, ScheduledTile>(args);
 }
 // @lines templates/row.cu.jinja:1 3 +1 1 -1 1 -1 1 +1 4 +4 1 +1 4 +1 1 -1 1 -1 1 -1 1 +3 1 -1 1 -1 1 +11 6 +1 1 -1 1 +1
-// @lines 4 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 2 +2 1 +1 1 -1 1 +5 1 -1 1 -1 1 +1 1 +1
-// @lines 2 +1 1 +2 1 +5 1 -1 1 -1 1 +7 2 -34 1 +1 1 -1 1 -1 1 -1 1 +5 1 +1 1 +1 2 +4 1 +5 1 +7 2 -34 1 +1 1 -1 1 -1 1
+// @lines 4 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 2 +2 1 +4 1 -1 1 +5 1 -1 1 -1 1 +1 1 +1
+// @lines 2 +1 1 +2 1 +5 1 -1 1 -1 1 +7 2 -37 1 +1 1 -1 1 -1 1 +2 1 +5 1 +1 1 +1 2 +4 1 +5 1 +7 2 -37 1 +1 1 +2 1 -1 1
 // @lines -1 1 -1 1 +2 1 -1 1 +4 1 +43 10

@@ -54,7 +54,7 @@ struct Program : RowProgram<kernel_args> {
     }
 
     template <class R> __device__ void before(Pass<1>, [[maybe_unused]] const R& row) {
-        mu_ = row.mean(mu_);
+        row.reduce(Part<Mean>{mu_});
         row.store(args.mu_, mu_);
         rstd_mean_ = acc_t(0);
     }
@@ -66,7 +66,7 @@ struct Program : RowProgram<kernel_args> {
     }
 
     template <class R> __device__ void before(Pass<2>, [[maybe_unused]] const R& row) {
-        rstd_mean_ = row.mean(rstd_mean_);
+        row.reduce(Part<Mean>{rstd_mean_});
         rstd_ = acc_t(1) / math::sqrt(rstd_mean_ + eps_);
         row.store(args.rstd_, rstd_);
     }
@@ -89,5 +89,5 @@ extern "C" __global__ void BARACUDA_CLUSTER_DIMS __launch_bounds__(ScheduledTile
     run<Program, ScheduledTile>(args);
 }
 // @lines templates/row.cu.jinja:1 3 +1 1 -1 1 -1 1 +1 4 +1 1 -1 1 +2 1 -1 1 -1 1 -1 1 +1 4 +1 1 -1 1 -1 1 -1 1 -1 1 -1
-// @lines 1 +3 1 +11 6 +1 1 -1 1 -1 1 -1 1 +1 4 +1 1 -1 1 -1 1 -1 2 +2 1 +7 1 +1 1 +1 2 +4 1 +5 1 +7 2 -34 1 +1 1 +2 1
-// @lines +2 1 +1 1 +1 2 +4 1 +2 1 +2 1 +7 2 -34 1 +1 1 -1 1 +2 1 +4 1 +1 2 +4 1 -1 1 -1 1 +2 1 +8 1 +1 1 +21 10
+// @lines 1 +3 1 +11 6 +1 1 -1 1 -1 1 -1 1 +1 4 +1 1 -1 1 -1 1 -1 2 +2 1 +10 1 +1 1 +1 2 +4 1 +5 1 +7 2 -37 1 +1 1 +5 1
+// @lines +2 1 +1 1 +1 2 +4 1 +2 1 +2 1 +7 2 -37 1 +1 1 +2 1 +2 1 +4 1 +1 2 +4 1 -1 1 -1 1 +2 1 +8 1 +1 1 +21 10

@@ -47,7 +47,7 @@ struct Program : RowProgram<kernel_args> {
     }
 
     template <class R> __device__ void before(Pass<1>, [[maybe_unused]] const R& row) {
-        rms_mean_ = row.mean(rms_mean_);
+        row.reduce(Part<Mean>{rms_mean_});
         rms_ = math::sqrt(rms_mean_ + eps_);
         y_once_ = acc_t(1) / rms_;
         row.store(args.rms_, rms_);
@@ -69,5 +69,5 @@ extern "C" __global__ void BARACUDA_CLUSTER_DIMS __launch_bounds__(ScheduledTile
     run<Program, ScheduledTile>(args);
 }
 // @lines templates/row.cu.jinja:1 3 +1 1 -1 1 +1 4 +1 1 +2 1 -1 1 +1 4 +1 1 -1 1 -1 1 -1 1 +3 1 +11 6 +1 1 -1 1 -1 1 +1
-// @lines 4 +1 1 -1 1 -1 1 -1 2 +2 1 +7 1 +1 1 +1 2 +4 1 +5 1 +7 2 -34 1 +1 1 -1 1 -1 1 +2 1 +4 1 +1 2 +4 1 -1 1 +11 1
+// @lines 4 +1 1 -1 1 -1 1 -1 2 +2 1 +10 1 +1 1 +1 2 +4 1 +5 1 +7 2 -37 1 +1 1 +2 1 -1 1 +2 1 +4 1 +1 2 +4 1 -1 1 +11 1
 // @lines +1 1 +21 10

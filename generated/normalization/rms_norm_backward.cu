@@ -62,7 +62,7 @@ struct Program : RowProgram<kernel_args> {
     }
 
     template <class R> __device__ void before(Pass<1>, [[maybe_unused]] const R& row) {
-        proj_ = row.mean(proj_, args.proj_reduced);
+        row.reduce(Part<Mean>{proj_, args.proj_reduced});
     }
     __device__ static List<dy_tensor, x_tensor, gamma_tensor> reads(Pass<1>);
     template <class E> __device__ void element(Pass<1>, const E& e) {
@@ -90,5 +90,5 @@ extern "C" __global__ void BARACUDA_CLUSTER_DIMS __launch_bounds__(ScheduledTile
     run<Program, ScheduledTile>(args);
 }
 // @lines templates/row.cu.jinja:1 3 +1 1 -1 1 +1 4 +1 1 -1 1 +2 1 -1 1 -1 1 +1 4 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +6 1 +1
-// @lines 1 +2 1 +1 1 +1 6 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 4 +1 1 -1 1 -1 2 +2 1 +1 1 -1 1 +5 1 +1 1 +1 2 +4 1 -1 1 -1
-// @lines 1 +2 1 -1 1 +2 1 +7 2 -34 1 +1 1 +7 1 +1 2 +4 1 -1 1 -1 1 +2 1 -1 1 +5 1 +2 1 +1 2 +3 1 +1 1 +9 1 +2 1 +1 10
+// @lines 1 +2 1 +1 1 +1 6 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 4 +1 1 -1 1 -1 2 +2 1 +4 1 -1 1 +5 1 +1 1 +1 2 +4 1 -1 1 -1
+// @lines 1 +2 1 -1 1 +2 1 +7 2 -37 1 +1 1 +10 1 +1 2 +4 1 -1 1 -1 1 +2 1 -1 1 +5 1 +2 1 +1 2 +3 1 +1 1 +9 1 +2 1 +1 10

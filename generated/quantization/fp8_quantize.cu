@@ -39,7 +39,7 @@ struct Program : RowProgram<kernel_args> {
     }
 
     template <class R> __device__ void before(Pass<1>, [[maybe_unused]] const R& row) {
-        largest_ = row.max(largest_);
+        row.reduce(Part<Max>{largest_});
         scale_ = largest_ == acc_t(0) ? acc_t(1.0)
             : math::maximum(largest_ / acc_t(448), acc_t(1.1754943508222875e-38));
         q_once_ = acc_t(1) / scale_;
@@ -60,5 +60,5 @@ extern "C" __global__ void BARACUDA_CLUSTER_DIMS __launch_bounds__(ScheduledTile
     BARACUDA_SYMBOL(__grid_constant__ const kernel_args args) {
     run<Program, ScheduledTile>(args);
 }
-// @lines templates/row.cu.jinja:1 3 +1 1 -1 1 +1 4 +7 3 +1 1 -1 1 -1 1 +15 6 +1 1 -1 1 +1 4 +1 1 -1 1 -1 2 +2 1 +7 1 +1
-// @lines 1 +1 2 +4 1 +5 1 +7 2 -34 1 +1 1 -1 1 -1 1 -1 1 +2 1 +4 1 +1 2 +4 1 +11 1 +1 1 +21 10
+// @lines templates/row.cu.jinja:1 3 +1 1 -1 1 +1 4 +7 3 +1 1 -1 1 -1 1 +15 6 +1 1 -1 1 +1 4 +1 1 -1 1 -1 2 +2 1 +10 1
+// @lines +1 1 +1 2 +4 1 +5 1 +7 2 -37 1 +1 1 +2 1 -1 1 -1 1 +2 1 +4 1 +1 2 +4 1 +11 1 +1 1 +21 10

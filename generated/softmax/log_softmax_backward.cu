@@ -37,7 +37,7 @@ struct Program : RowProgram<kernel_args> {
     }
 
     template <class R> __device__ void before(Pass<1>, [[maybe_unused]] const R& row) {
-        dx_sum_ = row.sum(dx_sum_);
+        row.reduce(Part<Sum>{dx_sum_});
     }
     __device__ static List<dy_tensor, y_tensor> reads(Pass<1>);
     template <class E> __device__ void element(Pass<1>, const E& e) {
@@ -55,5 +55,5 @@ extern "C" __global__ void BARACUDA_CLUSTER_DIMS __launch_bounds__(ScheduledTile
     BARACUDA_SYMBOL(__grid_constant__ const kernel_args args) {
     run<Program, ScheduledTile>(args);
 }
-// @lines templates/row.cu.jinja:1 3 +1 1 +1 4 +7 3 +1 1 -1 1 -1 1 +15 6 +1 1 -1 1 -1 1 +1 4 +1 2 +2 1 +7 1 +1 1 +1 2 +4
-// @lines 1 +5 1 +7 2 -34 1 +1 1 +7 1 +1 2 +4 1 -1 1 +11 1 +1 1 +21 10
+// @lines templates/row.cu.jinja:1 3 +1 1 +1 4 +7 3 +1 1 -1 1 -1 1 +15 6 +1 1 -1 1 -1 1 +1 4 +1 2 +2 1 +10 1 +1 1 +1 2
+// @lines +4 1 +5 1 +7 2 -37 1 +1 1 +10 1 +1 2 +4 1 -1 1 +11 1 +1 1 +21 10

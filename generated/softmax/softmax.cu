@@ -37,7 +37,7 @@ struct Program : RowProgram<kernel_args> {
     }
 
     template <class R> __device__ void before(Pass<1>, [[maybe_unused]] const R& row) {
-        e_max_ = row.max(e_max_);
+        row.reduce(Part<Max>{e_max_});
         y_sum_ = acc_t(0);
     }
     __device__ static List<x_tensor> reads(Pass<1>);
@@ -48,7 +48,7 @@ struct Program : RowProgram<kernel_args> {
     }
 
     template <class R> __device__ void before(Pass<2>, [[maybe_unused]] const R& row) {
-        y_sum_ = row.sum(y_sum_);
+        row.reduce(Part<Sum>{y_sum_});
         y_once_ = acc_t(1) / y_sum_;
     }
     __device__ static List<x_tensor> reads(Pass<2>);
@@ -67,5 +67,6 @@ extern "C" __global__ void BARACUDA_CLUSTER_DIMS __launch_bounds__(ScheduledTile
     BARACUDA_SYMBOL(__grid_constant__ const kernel_args args) {
     run<Program, ScheduledTile>(args);
 }
-// @lines templates/row.cu.jinja:1 3 +1 1 +1 4 +7 3 +1 1 -1 1 +15 6 +1 1 -1 1 +1 4 +1 1 -1 1 -1 2 +2 1 +7 1 +1 1 +1 2 +4
-// @lines 1 +5 1 +7 2 -34 1 +1 1 +5 1 +1 1 +1 2 +4 1 +2 1 +2 1 +7 2 -34 1 +1 1 -1 1 +7 1 +1 2 +4 1 +2 1 +8 1 +1 1 +21 10
+// @lines templates/row.cu.jinja:1 3 +1 1 +1 4 +7 3 +1 1 -1 1 +15 6 +1 1 -1 1 +1 4 +1 1 -1 1 -1 2 +2 1 +10 1 +1 1 +1 2
+// @lines +4 1 +5 1 +7 2 -37 1 +1 1 +8 1 +1 1 +1 2 +4 1 +2 1 +2 1 +7 2 -37 1 +1 1 +2 1 +7 1 +1 2 +4 1 +2 1 +8 1 +1 1 +21
+// @lines 10

@@ -315,22 +315,29 @@ template <typename T, int N, int CHUNKS, int THREADS> struct Prefetch {
     __device__ __forceinline__ void read(int k, Pack<T, N>& pack) const { pack = own[k * THREADS]; }
 };
 
-template <typename A> struct Sum {
-    __device__ A operator()(A a, A b) const { return a + b; }
-};
-template <typename A> struct Max {
-    __device__ A operator()(A a, A b) const { return math::maximum(a, b); }
-};
-template <typename A> struct Min {
-    __device__ A operator()(A a, A b) const { return math::minimum(a, b); }
-};
-
 // The mean of a row from its sum. Multiplying in double rounds to float as a division does; a division would take
 // longer to compile than the rest of a short kernel.
 template <typename A> __device__ A mean_of(A sum, const Space& space) {
     if constexpr (sizeof(A) == 4) return A(double(sum) * space.per_col);
     return sum / A(space.cols);
 }
+
+// How values of a row are reduced, and what that is `of` a row.
+template <typename A> struct Sum {
+    __device__ A operator()(A a, A b) const { return a + b; }
+    __device__ static A of(A sum, const Space&) { return sum; }
+};
+template <typename A> struct Mean : Sum<A> {
+    __device__ static A of(A sum, const Space& space) { return mean_of(sum, space); }
+};
+template <typename A> struct Max {
+    __device__ A operator()(A a, A b) const { return math::maximum(a, b); }
+    __device__ static A of(A most, const Space&) { return most; }
+};
+template <typename A> struct Min {
+    __device__ A operator()(A a, A b) const { return math::minimum(a, b); }
+    __device__ static A of(A least, const Space&) { return least; }
+};
 
 // All-gather of one value per block of a cluster through distributed shared memory. The two barriers and buffers
 // alternate: a block that has received all values of one phase knows that nobody reads those of the phase before.
@@ -348,48 +355,72 @@ template <class Tile> struct ClusterExchange {
         }
         cluster_sync();
     }
-    template <typename A> __device__ static const A* all_gather(A value, int phase) {
-        __shared__ A of_block[2][Tile::CLUSTER];
+    // The numbers of all blocks, in the blocks' order.
+    template <typename A, int N> __device__ static const A (*all_gather(const A (&value)[N], int phase))[N] {
+        __shared__ A of_block[2][Tile::CLUSTER][N];
         const Barrier barrier = arrived(phase);
-        if (threadIdx.x == 0) barrier.expect(Tile::CLUSTER * sizeof(A));
-        if (threadIdx.x < Tile::CLUSTER) store_async(&of_block[phase & 1][cluster_rank()], threadIdx.x, value, barrier);
+        if (threadIdx.x == 0) barrier.expect(Tile::CLUSTER * sizeof(value));
+        if (threadIdx.x < Tile::CLUSTER) {
+#pragma unroll
+            for (int i = 0; i < N; ++i)
+                store_async(&of_block[phase & 1][cluster_rank()][i], threadIdx.x, value[i], barrier);
+        }
         barrier.wait_cluster(phase >> 1 & 1);
         return of_block[phase & 1];
     }
 };
 
-// All-reduce over the threads of a row, with the same bits in each: a butterfly within the warp, then the warps in
-// order, then the blocks of the cluster. `phase` counts the reductions: two scratch buffers alternate, so that one
-// barrier each is enough.
-template <class Tile, class Op, typename A> __device__ A reduce_row(A value, int& phase) {
-    const Op op;
+// Joins each of N numbers with its other by an operation of its own.
+template <class... Ops, typename A, int N> __device__ void join(A (&value)[N], const A (&other)[N]) {
+    static_assert(sizeof...(Ops) == N, "an operation for each number");
+    int i = 0;
+    ((value[i] = Ops()(value[i], other[i]), ++i), ...);
+}
+
+// All-reduce of N numbers over the threads of a row, with the same bits in each: a butterfly within the warp, then the
+// warps in order, then the blocks of the cluster. `phase` counts the reductions: two scratch buffers alternate, so that
+// one barrier each is enough.
+template <class Tile, class... Ops, typename A, int N> __device__ void reduce_row(A (&value)[N], int& phase) {
 #pragma unroll
-    for (int step = (Tile::LANES < WARP ? Tile::LANES : WARP) / 2; step > 0; step /= 2)
-        value = op(value, __shfl_xor_sync(ALL_LANES, value, step));
+    for (int step = (Tile::LANES < WARP ? Tile::LANES : WARP) / 2; step > 0; step /= 2) {
+        A other[N];
+#pragma unroll
+        for (int i = 0; i < N; ++i) other[i] = __shfl_xor_sync(ALL_LANES, value[i], step);
+        join<Ops...>(value, other);
+    }
     if constexpr (Tile::LANES <= WARP) {
         __syncwarp();  // a row may be written in place: what other lanes read of it comes before
     } else {
         constexpr int WARPS = (Tile::LANES + WARP - 1) / WARP;
         // Aligned, so that 16-byte reads of one touch no other.
         struct alignas(16) Scratch {
-            A of_warp[WARPS];
+            A of_warp[WARPS][N];
         };
         __shared__ Scratch scratch[Tile::ROWS][2];
-        A(&of_warp)[WARPS] = scratch[threadIdx.x / Tile::LANES][phase & 1].of_warp;
-        if (threadIdx.x % WARP == 0) of_warp[threadIdx.x % Tile::LANES / WARP] = value;
-        Tile::row_barrier();
-        value = of_warp[0];
+        A(&of_warp)[WARPS][N] = scratch[threadIdx.x / Tile::LANES][phase & 1].of_warp;
+        if (threadIdx.x % WARP == 0) {
 #pragma unroll
-        for (int warp = 1; warp < WARPS; ++warp) value = op(value, of_warp[warp]);
+            for (int i = 0; i < N; ++i) of_warp[threadIdx.x % Tile::LANES / WARP][i] = value[i];
+        }
+        Tile::row_barrier();
+#pragma unroll
+        for (int i = 0; i < N; ++i) value[i] = of_warp[0][i];
+#pragma unroll
+        for (int warp = 1; warp < WARPS; ++warp) join<Ops...>(value, of_warp[warp]);
     }
     if constexpr (Tile::CLUSTER > 1) {
-        const A* const of_block = ClusterExchange<Tile>::all_gather(value, phase);
-        value = of_block[0];
+        const A(*const of_block)[N] = ClusterExchange<Tile>::all_gather(value, phase);
 #pragma unroll
-        for (int block = 1; block < Tile::CLUSTER; ++block) value = op(value, of_block[block]);
+        for (int i = 0; i < N; ++i) value[i] = of_block[0][i];
+#pragma unroll
+        for (int block = 1; block < Tile::CLUSTER; ++block) join<Ops...>(value, of_block[block]);
     }
     ++phase;
-    return value;
+}
+template <class Tile, class Op, typename A> __device__ A reduce_row(A value, int& phase) {
+    A of_row[1] = {value};
+    reduce_row<Tile, Op>(of_row, phase);
+    return of_row[0];
 }
 
 // Adds the column sums of all rows of a block, within a warp by a butterfly, then in order, and passes each sum to

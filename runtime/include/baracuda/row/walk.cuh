@@ -41,6 +41,14 @@ template <bool SUMS_, typename I, class Elements, class Columns, class Stored, c
     long long row;
 };
 
+// What a thread has of a row, and then the row's value. With column sums, `reduced` holds those of all rows between the
+// walks of wide ones.
+template <template <typename> class Op_> struct Part {
+    using Op = Op_<acc_t>;
+    acc_t& value;
+    acc_t* reduced = nullptr;
+};
+
 // The row at hand, as one of its threads sees it.
 template <class Tile, Walk WALK> struct Row {
     const Space& space;
@@ -54,25 +62,17 @@ template <class Tile, Walk WALK> struct Row {
         if (WALK != Walk::STRIP && live && lane == 0 && first_col == 0)
             tensor.at(space, index) = typename Tensor::element_t(value);
     }
-    // Reductions of what each thread has of the row. With column sums, `reduced` holds them between the walks of a wide
-    // row.
-    template <typename A> __device__ A sum(A part, A* reduced = nullptr) const {
-        return once(reduced, [&] { return baracuda::reduce_row<Tile, Sum<A>>(part, phase); });
-    }
-    template <typename A> __device__ A mean(A part, A* reduced = nullptr) const {
-        return once(reduced, [&] { return mean_of(baracuda::reduce_row<Tile, Sum<A>>(part, phase), space); });
-    }
-    template <typename A> __device__ A max(A part, A* reduced = nullptr) const {
-        return once(reduced, [&] { return baracuda::reduce_row<Tile, Max<A>>(part, phase); });
-    }
-    template <typename A> __device__ A min(A part, A* reduced = nullptr) const {
-        return once(reduced, [&] { return baracuda::reduce_row<Tile, Min<A>>(part, phase); });
-    }
-    template <typename A, class F> __device__ A once(A* reduced, F reduce) const {
-        if constexpr (WALK == Walk::STRIP) return reduced[index];
-        const A value = reduce();
-        if (WALK == Walk::REDUCE && lane == 0) reduced[index] = value;
-        return value;
+    // Reduces what each thread has of the row, in one exchange.
+    template <class... Parts> __device__ void reduce(Parts... part) const {
+        if constexpr (WALK == Walk::STRIP) {
+            ((part.value = part.reduced[index]), ...);
+        } else {
+            acc_t values[] = {part.value...};
+            reduce_row<Tile, typename Parts::Op...>(values, phase);
+            int i = 0;
+            ((part.value = Parts::Op::of(values[i++], space)), ...);
+            if (WALK == Walk::REDUCE && lane == 0) ((part.reduced[index] = part.value), ...);
+        }
     }
 };
 

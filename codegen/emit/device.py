@@ -16,7 +16,7 @@ from ..program import Expr, kind_of
 from ..program.cuda import to_cuda
 from ..program.kinds import Kinds
 from ..program.ops import OPS
-from ..program.tree import Call, Query
+from ..program.tree import Call, Query, Read
 from ..program.tree import Name as FieldName
 from ..spec.names import in_kernel
 from ..text import Code, Name, python
@@ -177,6 +177,9 @@ def assignment(context: Context, part: Query | Tensor | Value) -> Code:
             return Code(f"{of}_index = row.index")
         case Tensor():
             value = read(part, "row")
+        case Value(expr=Read(tensor=tensor, places=(place,), outside=outside)):
+            place, outside = (to_cuda(x, _kinds(context)) for x in (place, outside))
+            value = Code(f"row.template element<{tensor}_tensor>(args, {place}, {outside})")
         case Value():
             value = to_cuda(part.expr, _kinds(context))
     return Code(f"{part.local} = {value}")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from ..program import Expr, Line, Name, ProgramError, Reduce, kind_of
-from ..program.tree import Call, Cast, Query, reads, varies, walk
+from ..program.tree import Call, Cast, Const, Query, Read, reads, varies, walk
 from ..spec.spec import RowSpec
 from ..text import Name as Identifier
 from .op import Columns, ColumnSum, Pass, Reduction, Store, Tensor, Value
@@ -34,6 +34,7 @@ def schedule(
     """Decide what each pass computes, feeds and stores, and what is left for the columns."""
     taken = {*spec.tensors, *spec.descriptor}
     named, all_kinds = _name_reductions(lines, rows, taken), dict(kinds)
+    named = _as_reads(named, spec, (rows, cols))
     dims = {n: frozenset(t.dims) for n, t in spec.inputs.items()} | {n: frozenset() for n in spec.descriptor}
     lifted = _name_row_values(named, cols, dims, all_kinds, taken)
     return _Scheduler(lifted, spec, tensors, all_kinds, rows, cols).schedule()
@@ -72,6 +73,30 @@ def _name_reductions(lines: tuple[Line, ...], rows: str, taken: set[str]) -> tup
         else:
             named.append(Line(line.name, lift(line.expr, line), line.number))
     return tuple(named)
+
+
+def _as_reads(lines: tuple[Line, ...], spec: RowSpec, dims: tuple[str, str]) -> tuple[Line, ...]:
+    """Load what a sum picks out of a row by its index, unless the array may be overwritten meanwhile."""
+    rows, cols = dims
+    written = {n for t in spec.outputs.values() for n in (*t.may_alias, t.updates)}
+    over = {n: frozenset(t.dims) for n, t in spec.inputs.items()} | {n: frozenset[str]() for n in spec.descriptor}
+    index = Query("index", cols)
+    found: list[Line] = []
+    for line in lines:
+        match line.expr:
+            case Reduce(
+                kind="sum",
+                arg=Call(
+                    op="where",
+                    args=(Call(op="equal", args=(Query() as query, place)), Name(id=name), Const(value=0.0) as none),
+                ),
+                dims=(over_cols,),
+            ) if over_cols == cols and query == index and over.get(name) == {rows, cols} and name not in written:
+                if cols not in varies(place, over) and not spec.inputs[name].optional:
+                    line = Line(line.name, Read(name, (cols,), (place,), none), line.number)
+        over[line.name] = varies(line.expr, over)
+        found.append(line)
+    return tuple(found)
 
 
 def _name_row_values(

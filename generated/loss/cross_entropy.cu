@@ -38,9 +38,9 @@ struct Program : RowProgram<kernel_args> {
     const acc_t z_weight_ = acc_t(args.z_weight_);
     i64 target_;
     bool counts_;
+    acc_t loss_sum_;
     acc_t logsumexp_top_max_;
     acc_t spread_mean_;
-    acc_t loss_sum_;
     acc_t logsumexp_top_;
     acc_t lse_sum_;
     acc_t lse_;
@@ -50,23 +50,20 @@ struct Program : RowProgram<kernel_args> {
     template <class R> __device__ void before(Pass<0>, [[maybe_unused]] const R& row) {
         target_ = i64(target_tensor::in(row));
         counts_ = target_ != ignore_index_ && 0ll <= target_ && target_ < classes_size;
+        loss_sum_ = row.template element<logits_tensor>(args, target_, acc_t(0.0));
         logsumexp_top_max_ = -math::infinity<acc_t>();
         spread_mean_ = acc_t(0);
-        loss_sum_ = acc_t(0);
     }
     __device__ static List<logits_tensor> reads(Pass<0>);
     template <class E> __device__ void element(Pass<0>, const E& e) {
-        const i64 classes_index = e.col;
         const acc_t logits_ = acc_t(logits_tensor::in(e));
         logsumexp_top_max_ = math::maximum(logsumexp_top_max_, logits_);
         spread_mean_ = spread_mean_ + logits_;
-        loss_sum_ = loss_sum_ + (classes_index == target_ ? logits_ : acc_t(0.0));
     }
 
     template <class R> __device__ void before(Pass<1>, [[maybe_unused]] const R& row) {
         row.reduce(Part<Max>{logsumexp_top_max_},
-                   Part<Mean>{spread_mean_},
-                   Part<Sum>{loss_sum_});
+                   Part<Mean>{spread_mean_});
         logsumexp_top_ = (logsumexp_top_max_);
         lse_sum_ = acc_t(0);
     }
@@ -96,6 +93,6 @@ extern "C" __global__ void BARACUDA_CLUSTER_DIMS __launch_bounds__(ScheduledTile
     run<Program, ScheduledTile>(args);
 }
 // @lines templates/row.cu.jinja:1 3 +1 1 -1 1 -1 1 +1 4 +4 1 +1 4 +1 1 -1 1 -1 1 -1 1 +3 1 -1 1 -1 1 +11 6 +1 1 -1 1 +1
-// @lines 4 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 2 +2 1 +4 1 -1 1 +5 1 -1 1 -1 1 +1 1 +1
-// @lines 2 +1 1 +2 1 +5 1 -1 1 -1 1 +7 2 -37 1 +1 1 -1 1 -1 1 +2 1 +5 1 +1 1 +1 2 +4 1 +5 1 +7 2 -37 1 +1 1 +2 1 -1 1
-// @lines -1 1 -1 1 +2 1 -1 1 +4 1 +43 10
+// @lines 4 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 2 +2 1 +4 1 -1 1 -1 1 +5 1 -1 1 +1 1 +1
+// @lines 2 +4 1 +5 1 -1 1 +7 2 -37 1 +1 1 -1 1 +2 1 +5 1 +1 1 +1 2 +4 1 +5 1 +7 2 -37 1 +1 1 +2 1 -1 1 -1 1 -1 1 +2 1
+// @lines -1 1 +4 1 +43 10

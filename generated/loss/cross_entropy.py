@@ -65,7 +65,7 @@ class CrossEntropyPlan(rt.RowPlan[CrossEntropyDescriptor]):
     )
     EXTENTS = (rt.Extent("input_shape", "logits"),)
     SCALARS = ("ignore_index", "smoothing", "z_weight")
-    ROW_REDUCTIONS = 4
+    ROW_REDUCTIONS = 3
 
     def run(
         self,

@@ -62,6 +62,12 @@ template <class Tile, Walk WALK> struct Row {
         if (WALK != Walk::STRIP && live && lane == 0 && first_col == 0)
             tensor.at(space, index) = typename Tensor::element_t(value);
     }
+    // The element at a column, or `outside` if there is none.
+    template <class O, class Args> __device__ acc_t element(const Args& args, i64 col, acc_t outside) const {
+        if (!live || col < 0 || col >= space.cols) return outside;
+        const auto& tensor = O::of(args);
+        return acc_t(tensor.row(space, index)[column_offset<LAYOUT>(col, space, tensor.col_stride)]);
+    }
     // Reduces what each thread has of the row, in one exchange.
     template <class... Parts> __device__ void reduce(Parts... part) const {
         if constexpr (WALK == Walk::STRIP) {

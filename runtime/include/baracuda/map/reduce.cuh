@@ -77,6 +77,9 @@ struct All : Monoid<All, bool> {
     __device__ static bool combine(bool a, bool b) { return a && b; }
 };
 
+// Of means, a change that is no number comes of an infinity: their sum is what they have in common.
+template <typename A> __device__ A finite_or(A change, A other) { return change - change == A(0) ? change : other; }
+
 // How many values there are, their mean, and the sum of their squared distances from it (Chan, Golub and LeVeque,
 // Updating Formulae and a Pairwise Algorithm for Computing Sample Variances, 1982).
 template <typename A> struct Moments {
@@ -96,7 +99,8 @@ template <typename A> struct Spread {
     __device__ static Value none() { return {0, 0, 0}; }
     __device__ static Value combine(const Value& a, const Value& b) {
         const A part = a.share(b), away = b.mean - a.mean;
-        return {a.count + b.count, a.mean + away * part, a.spread + b.spread + away * (away * (a.count * part))};
+        const A spread = a.spread + b.spread + away * (away * (a.count * part));
+        return {a.count + b.count, a.mean + finite_or(away * part, b.mean), spread};
     }
 };
 
@@ -285,7 +289,7 @@ template <typename A, int OUTPUTS> struct ThreadParts<Spread<A>, OUTPUTS> {
         for (int i = 0; i < COUNT; ++i) {
             const A away = (of_mean[i] - mean[i].high) - mean[i].low;
             spread[i].add(of_spread[i] + away * (away * factor));
-            mean[i].add(away * part);
+            mean[i].add(finite_or(away * part, of_mean[i]));
         }
         count += counted;
     }

@@ -3,7 +3,7 @@
 A thread of the row family owns 16-byte packs and accesses a row in moves of 16 bytes, or of the whole pack where a
 narrower type makes it smaller. In the packed layout, for the tensors that a pass along the row touches:
 
-- every move is at least that wide, by the PTX, which says whose memory it is;
+- every move is at least that wide, by the PTX, which says whose memory it is, but for elements read at computed places;
 - each tensor has a move for every pack of the tile, so that all are in flight at once;
 - the machine code has no fewer moves of that width than the tile needs: the assembler split none.
 """
@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from baracuda.codegen.lower.op import Op, RowOp, Tensor
+from baracuda.codegen.program.tree import Read
 from baracuda.runtime import ElementKind, KernelSku
 from baracuda.runtime.families.row.geometry import MAX_AXES
 from baracuda.runtime.plans.sku import VECTOR_BYTES
@@ -28,11 +29,12 @@ _WORDS = {"element": 1 + 2 * MAX_AXES + 2, "row": 1 + MAX_AXES, "col": 1 + MAX_A
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """`moves` instructions of at least `width` bytes each."""
+    """`moves` instructions of at least `width` bytes each, and no more than `single` narrower ones."""
 
     tensor: Tensor
     width: int
     moves: int
+    single: int = 0
 
 
 def vectors(op: Op, sku: KernelSku, layout: str, facts: Facts) -> Iterator[str]:
@@ -51,7 +53,7 @@ def vectors(op: Op, sku: KernelSku, layout: str, facts: Facts) -> Iterator[str]:
         for claim in claims:
             moves = by_pointer.get(offsets[claim.tensor.name], {})
             wide = sum(count for width, count in moves.items() if width >= claim.width)
-            if any(width < claim.width for width in moves) or wide < claim.moves:
+            if sum(moves.values()) - wide > claim.single or wide < claim.moves:
                 yield (
                     f"{claim.tensor.name!r} is {verb} in moves of {_listed(moves) or 'nothing'}, "
                     f"needed are {claim.moves} or more, all of {claim.width} bytes"
@@ -82,8 +84,14 @@ def _reads(op: RowOp, sku: KernelSku) -> list[_Claim]:
         if not passes or tensor in op.columns.reads:
             continue
         is_single = by_strip and passes == [op.last]
-        claims.append(_claim(tensor, sku, 1 if is_single else sku.tile.chunks))
+        claims.append(_claim(tensor, sku, 1 if is_single else sku.tile.chunks, _picked(op, tensor)))
     return claims
+
+
+def _picked(op: RowOp, tensor: Tensor) -> int:
+    """How many elements of a row are read at computed places."""
+    exprs = (value.expr for along in op.passes for value in along.row_values)
+    return sum(isinstance(expr, Read) and expr.tensor == tensor.name for expr in exprs)
 
 
 def _writes(op: RowOp, sku: KernelSku) -> list[_Claim]:
@@ -91,13 +99,13 @@ def _writes(op: RowOp, sku: KernelSku) -> list[_Claim]:
     return [_claim(store.tensor, sku, packs) for store in op.last.stores]
 
 
-def _claim(tensor: Tensor, sku: KernelSku, packs: int) -> _Claim:
+def _claim(tensor: Tensor, sku: KernelSku, packs: int, single: int = 0) -> _Claim:
     element = sku.element.row
     kinds = {"T": element, "acc": element.acc.row}
     stored = kinds.get(tensor.dtypes[0]) or ElementKind(tensor.dtypes[0]).row
     pack = VECTOR_BYTES // element.bytes * stored.bytes
     width = min(pack, VECTOR_BYTES)
-    return _Claim(tensor, width, packs * (pack // width))
+    return _Claim(tensor, width, packs * (pack // width), single)
 
 
 def _listed(widths: Mapping[int, int]) -> str:

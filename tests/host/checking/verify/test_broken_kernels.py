@@ -112,9 +112,8 @@ def test_the_frozen_defects_are_there() -> None:
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_defect_is_caught(defect: str) -> None:
     pattern, replacement, symbol = DEFECTS[defect]
-    found = _problems(symbol, pattern, replacement)
     try:  # in a child: a broken kernel may write anywhere
-        complaint = apart(lambda: _complaint(found), seconds=120)
+        complaint = apart(lambda: _complaint(_problems(symbol, pattern, replacement)), seconds=120)
     except Died as death:
         complaint = str(death)
     assert complaint, f"nobody noticed: {defect}"

@@ -26,8 +26,8 @@ BLOCK, WARP, WIDE = "bf16_row256x1x4", "f32_row32x8x4", "f32_wide384x1x2"
 DEFECTS = {
     "index off by one": (r"k \* CHUNK_STRIDE \+ lane \* VEC", "k * CHUNK_STRIDE + (lane + 1) * VEC", WARP),
     "chunks overlap": (r"k \* CHUNK_STRIDE \+ lane \* VEC", "k * (CHUNK_STRIDE - VEC) + lane * VEC", BLOCK),
-    "barrier missing": (r"= value;\n        Tile::row_barrier\(\);", "= value;", BLOCK),
-    "barrier missing, wide rows": (r"= value;\n        Tile::row_barrier\(\);", "= value;", WIDE),
+    "barrier missing": (r"(= value\[i\];\n +}\n) +Tile::row_barrier\(\);", r"\1", BLOCK),
+    "barrier missing, wide rows": (r"(= value\[i\];\n +}\n) +Tile::row_barrier\(\);", r"\1", WIDE),
     "scratch not alternated": (r"\[phase & 1\]\.of_warp", "[0].of_warp", BLOCK),
     "accumulator too narrow": (r"(\w+_) = (math::fma\([^;]+);", r"\1 = acc_t(T(\2));", BLOCK),
     "column sum too narrow": (r"(\w+_sum::part\(e\)) = (math::fma\([^;]+);", r"\1 = acc_t(T(\2));", BLOCK),

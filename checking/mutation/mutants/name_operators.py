@@ -15,7 +15,7 @@ _TWINS = {
     **{"LANES": "ROWS", "ROWS": "LANES", "THREADS": "LANES", "block": "blocks", "blocks": "block"},
 }
 _FUNCTIONS = {
-    **{"Sum": "Max", "Max": "Min", "Min": "Max"},
+    **{"Sum": "Max", "Max": "Min", "Min": "Max", "Mean": "Sum"},
     **{"maximum": "minimum", "minimum": "maximum", "min": "max", "max": "min"},
     **{"exp": "exp2", "exp2": "exp", "log": "log2", "log2": "log", "sqrt": "rsqrt", "rsqrt": "sqrt", "sin": "cos"},
     **{"cos": "sin", "erf": "erfc", "erfc": "erf", "floor": "ceil", "ceil": "floor", "expm1": "exp", "log1p": "log"},
@@ -107,5 +107,7 @@ def _measured(name: str, names: Sequence[str]) -> str:
 def function(code: Code) -> Iterator[Edit]:
     """Another fold, another function."""
     for at, token in code.each():
-        if token.text in _FUNCTIONS and code.tokens[at + 1].text in ("(", "<") and not code.is_declared(at):
+        before, behind = code.tokens[at - 1].text, code.tokens[at + 1].text
+        used = behind in ("(", "<") or (before, behind) == ("<", ">")
+        if token.text in _FUNCTIONS and used and not code.is_declared(at):
             yield code.edit(at, at, _FUNCTIONS[token.text])

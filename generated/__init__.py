@@ -111,6 +111,10 @@ MODULES = {
     "ReduceAxesIntDescriptor": "reduction.reduce_axes_int",
     "ReduceAxesIntPlan": "reduction.reduce_axes_int",
     "ReduceAxesPlan": "reduction.reduce_axes",
+    "ReducedLossBackwardDescriptor": "loss.reduced_loss_backward",
+    "ReducedLossBackwardPlan": "loss.reduced_loss_backward",
+    "ReducedLossDescriptor": "loss.reduced_loss",
+    "ReducedLossPlan": "loss.reduced_loss",
     "RelationDescriptor": "elementwise.relation",
     "RelationPlan": "elementwise.relation",
     "RepeatBackwardDescriptor": "shape_layout.repeat_backward",
@@ -222,6 +226,10 @@ if TYPE_CHECKING:
     from .loss.cross_entropy import CrossEntropyPlan as CrossEntropyPlan
     from .loss.cross_entropy_backward import CrossEntropyBackwardDescriptor as CrossEntropyBackwardDescriptor
     from .loss.cross_entropy_backward import CrossEntropyBackwardPlan as CrossEntropyBackwardPlan
+    from .loss.reduced_loss import ReducedLossDescriptor as ReducedLossDescriptor
+    from .loss.reduced_loss import ReducedLossPlan as ReducedLossPlan
+    from .loss.reduced_loss_backward import ReducedLossBackwardDescriptor as ReducedLossBackwardDescriptor
+    from .loss.reduced_loss_backward import ReducedLossBackwardPlan as ReducedLossBackwardPlan
     from .normalization.batch_norm import BatchNormDescriptor as BatchNormDescriptor
     from .normalization.batch_norm import BatchNormPlan as BatchNormPlan
     from .normalization.batch_norm_backward import BatchNormBackwardDescriptor as BatchNormBackwardDescriptor

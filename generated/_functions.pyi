@@ -64,6 +64,8 @@ __all__ = [
     "reduce_axes_arg",
     "reduce_axes_bool",
     "reduce_axes_int",
+    "reduced_loss",
+    "reduced_loss_backward",
     "relation",
     "repeat",
     "repeat_backward",
@@ -916,6 +918,46 @@ def reduce_axes_int(
     """One number of all whole numbers along some of the axes, exact modulo 2^64.
 
     Arrays are as in `ReduceAxesIntPlan.run`, other keywords as in `ReduceAxesIntDescriptor`. Returns y.
+    """
+
+def reduced_loss(
+    x: rt.Array,
+    target: rt.Array,
+    *,
+    kind: str,
+    axes_mask: int,
+    average: bool = True,
+    delta: float = 1.0,
+    y: rt.Array = None,
+    y_dtype: DTypeLike | None = None,
+    stream: rt.Stream = None,
+) -> Any:
+    """A loss, summed or averaged along some of the axes.
+
+    Arrays are as in `ReducedLossPlan.run`, other keywords as in `ReducedLossDescriptor`. Returns y.
+    """
+
+class _reduced_loss_backward(NamedTuple):
+    dx: Any
+    dtarget: Any
+
+def reduced_loss_backward(
+    dy: rt.Array,
+    x: rt.Array,
+    target: rt.Array,
+    *,
+    kind: str,
+    axes_mask: int,
+    average: bool = True,
+    delta: float = 1.0,
+    dx: rt.Array = None,
+    dtarget: rt.Array = None,
+    stream: rt.Stream = None,
+) -> _reduced_loss_backward:
+    """Gradients of reduced_loss with respect to x and target.
+
+    Arrays are as in `ReducedLossBackwardPlan.run`, other keywords as in `ReducedLossBackwardDescriptor`. Returns a
+    named tuple of dx, dtarget.
     """
 
 def relation(

@@ -120,6 +120,14 @@ def _along_axes(torch: Any, fields: Mapping[str, Any], tensors: Mapping[str, Any
     return reduce(rows, -1)
 
 
+def _loss_along(torch: Any, fields: Mapping[str, Any], tensors: Mapping[str, Any]) -> Any:
+    losses = by_kind(LOSS)(torch, fields, tensors)["y"]
+    axes = [axis for axis in range(losses.dim()) if fields["axes_mask"] >> axis & 1]
+    if not axes:  # which torch takes for all of them
+        return losses
+    return losses.mean(axes) if fields["average"] else losses.sum(axes)
+
+
 _GATES = ("identity", "sigmoid", "tanh", "relu", "relu_squared", "silu", "gelu", "gelu_tanh", "gelu_quick", "mish")
 FORWARD: dict[str, Callable[..., dict[str, Any]]] = {
     "reduce_axes": lambda *of: {"y": _along_axes(*of)},
@@ -131,6 +139,7 @@ FORWARD: dict[str, Callable[..., dict[str, Any]]] = {
     "binary": by_kind(BINARY),
     "ternary": by_kind(TERNARY),
     "pointwise_loss": by_kind(LOSS),
+    "reduced_loss": lambda *of: {"y": _loss_along(*of)},
     "gated": by_kind({kind: _gate(kind) for kind in (*_GATES, "hardswish", "softplus")}),
     "relation": by_kind(
         {

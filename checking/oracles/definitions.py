@@ -89,6 +89,12 @@ def _var_along(fields: Fields, arrays: Arrays) -> dict[str, Any]:
         return {"y": np.var(x, axes) * count / np.float64(count - fields["correction"]), "mu": np.mean(x, axes)}
 
 
+def _loss_along(fields: Fields, arrays: Arrays) -> dict[str, Any]:
+    losses = elementwise.by_kind(elementwise.TABLES["loss"])(fields, arrays)["y"]
+    axes = tuple(axis for axis in range(losses.ndim) if fields["axes_mask"] >> axis & 1)
+    return {"y": losses.mean(axes) if fields["average"] else losses.sum(axes)}
+
+
 def _normalized(fields: Fields, arrays: Arrays) -> tuple[Any, tuple[int, ...], list[int]]:
     """The input, the axes that bits of the mask name, and their extents."""
     x = arrays["x"]
@@ -327,6 +333,7 @@ _ADAPTERS: dict[str, Adapter] = {
     "numpy.sign": _sign,
     "numpy.subtract.outer": _subtract_outer,
     "numpy.take": _take,
+    "numpy.loss_along": _loss_along,
     "numpy.tile": _tile,
     "numpy.var": _var,
     "numpy.var_along": _var_along,

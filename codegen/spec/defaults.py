@@ -23,6 +23,7 @@ _CATEGORY = "custom"  # of a spec in no folder of its own
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _ASSIGNMENT = re.compile(r"^\s*[a-z_][\w, ]*=(?!=)", re.MULTILINE)
 _WIDTH = 100  # of a formula that lists kinds
+OF_KIND = "of_kind"  # the value of a kind, in a program that all share
 _OF_AXIS = "(normalize_axis({}, len({})),)"
 
 
@@ -101,9 +102,11 @@ def _identified(data: dict[str, Any], path: PurePosixPath) -> dict[str, Any]:
 
 
 def _family(data: Data) -> str:
-    """`body` with kernels by hand, `row` where a dim is some of the axes of a shape, else `map`."""
+    """`body` with kernels by hand; without kinds, `row` where a dim is some of the axes of a shape; else `map`."""
     if "body" in data or "kernels" in data:
         return "body"
+    if "kinds" in data:
+        return "map"
     dims = data.get("dims")
     values = dims.values() if isinstance(dims, dict) else ()
     return "row" if any(v == "rest" or (isinstance(v, dict) and "axes" in v) for v in values) else "map"
@@ -158,16 +161,23 @@ def _with_fields(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_kinds(data: dict[str, Any]) -> dict[str, Any]:
-    """With the program of each kind written out, and the field that chooses one."""
+    """With the whole program of each kind, and the field that chooses one."""
     if not (kinds := entries(data, "kinds")):
         return data
-    arguments, outputs = ", ".join(entries(data, "inputs")), [*entries(data, "outputs")]
+    arguments, names = ", ".join(entries(data, "inputs")), [*entries(data, "outputs")]
+    shared = data.get("program")
+    names = [OF_KIND] if shared else names
     full = dict(data["kinds"])
     for name, kind in kinds.items():
         texts = {"program": f"{name}({arguments})"} | {k: kind[k] for k in ("program", "reference") if k in kind}
-        full[name] = kind | {key: _assigned(text, outputs) for key, text in texts.items()}
+        if shared and "reference" in data:
+            texts.setdefault("reference", texts["program"])
+        full[name] = kind | {key: _assigned(text, names) for key, text in texts.items()}
+        for key in texts if shared else ():
+            full[name][key] = f"{full[name][key]}\n{data.get(key, shared)}"
     fields = data["descriptor"] if isinstance(data.get("descriptor"), dict) else {}
-    return {**data, "kinds": full, "descriptor": {"kind": {"type": "kind", "doc": "which function it is"}, **fields}}
+    rest = {key: value for key, value in data.items() if not shared or key not in ("program", "reference")}
+    return {**rest, "kinds": full, "descriptor": {"kind": {"type": "kind", "doc": "which function it is"}, **fields}}
 
 
 def _assigned(text: Any, outputs: list[str]) -> Any:

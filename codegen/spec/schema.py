@@ -35,13 +35,14 @@ _SHORT: dict[str, tuple[dict[str, Any], ...]] = {
     "dims": (_TEXT,),
     "kinds": (_TEXT, {"type": "null"}),
 }
+_HAS_KINDS = {"required": ["kinds"]}
 _OF_ROWS = {"anyOf": [{"const": "rest"}, {"type": "object", "required": ["axes"]}]}
 _HAS_ROWS = {"required": ["dims"], "properties": {"dims": {"not": {"additionalProperties": {"not": _OF_ROWS}}}}}
 _HAS_KERNELS: dict[str, Any] = {"anyOf": [{"required": ["body"]}, {"required": ["kernels"]}]}
 _READS_LIKE: dict[str, dict[str, Any]] = {
     "body": _HAS_KERNELS,
-    "row": {"allOf": [_HAS_ROWS, {"not": _HAS_KERNELS}]},
-    "map": {"allOf": [{"not": _HAS_ROWS}, {"not": _HAS_KERNELS}]},
+    "row": {"allOf": [_HAS_ROWS, {"not": _HAS_KINDS}, {"not": _HAS_KERNELS}]},
+    "map": {"allOf": [{"anyOf": [{"not": _HAS_ROWS}, _HAS_KINDS]}, {"not": _HAS_KERNELS}]},
     "list": {"not": {}},  # it is always named
 }
 

@@ -6,4 +6,6 @@
 __all__ = [
     "cross_entropy",
     "cross_entropy_backward",
+    "reduced_loss",
+    "reduced_loss_backward",
 ]

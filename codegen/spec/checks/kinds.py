@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
+from ..defaults import OF_KIND
 from ..map_passes import passes
 from ..map_program import place_of, split
 from ..names import KEYWORDS
@@ -17,9 +19,11 @@ _OF_A_KIND = frozenset(KindSpec.model_fields)
 def table(spec: MapSpec) -> Iterator[Finding]:
     if not spec.kinds and not spec.program:
         yield ("op",), 0, "'program' is missing; add it, or a table of `kinds`"
-    if spec.kinds and (spec.program or spec.reference):
-        given = "program" if spec.program else "reference"
-        yield (given,), 0, f"an op has either a {given} or `kinds`, each with its own; leave one"
+    if spec.kinds and spec.reference:
+        text = "a reference of all kinds goes with a `program` that they share; add it, or leave it out"
+        yield ("reference",), 0, text
+    if any(re.match(rf"{OF_KIND} = ", of.program) and of.program.count(OF_KIND) == 1 for of in spec.by_kind.values()):
+        yield ("kinds",), 0, f"the program does not read `{OF_KIND}`, the value of the kind that is chosen"
     for name, field in spec.descriptor.items():
         if (field.type == "kind") != (name == "kind"):
             text = f"{name!r} is a {field.type}; `kind` is the field of a table of kinds, no other"

@@ -48,6 +48,14 @@ def test_a_kind_is_a_spec_with_a_program_of_its_own(tmp_path: Path) -> None:
     assert spec.outputs["y"].may_alias == ("x",)
 
 
+def test_a_program_may_go_on_with_the_value_of_a_kind(tmp_path: Path) -> None:
+    spec = load(tmp_path, TABLE + "program: y = of_kind * 2.0\n")
+    assert spec.of_kind("wave").program == "of_kind = sin(x)\ny = of_kind * 2.0"
+    assert spec.of_kind("gelu").reference == "of_kind = x * (0.5 * erfc(-x / sqrt(2.0)))\ny = of_kind * 2.0"
+    spec = load(tmp_path, TABLE + "program: y = of_kind * 2.0\nreference: y = of_kind + of_kind\n")
+    assert spec.of_kind("relu").reference == "of_kind = relu(x)\ny = of_kind + of_kind"
+
+
 def test_every_kind_has_a_problem_with_elements_and_every_problem_a_kind(tmp_path: Path) -> None:
     tests = load(tmp_path, TABLE + "tests: {cases: [{kind: gelu, input_shape: [5]}]}\n").tests
     assert tests.cases[0] == {"kind": "gelu", "input_shape": [5]}
@@ -82,7 +90,16 @@ def test_promises_hold_for_every_kind(tmp_path: Path) -> None:
         ),
         ("{x: [-3.0", "{a: [-3.0", "9: unknown input 'a'; known are x"),
         ("power: x**3", "power: {program: x, defaults: {b: 1}}", "10: unknown field 'b'; known are kind, input_shape"),
-        ("kinds:", "program: y = x\nkinds:", "7: an op has either a program or `kinds`, each with its own; leave one"),
+        (
+            "kinds:",
+            "program: y = x\nkinds:",
+            "8: the program does not read `of_kind`, the value of the kind that is chosen",
+        ),
+        (
+            "kinds:",
+            "reference: y = x\nkinds:",
+            "7: a reference of all kinds goes with a `program` that they share; add it, or leave it out",
+        ),
         ("  relu:\n", "  grelu:\n", "8: unknown function 'grelu'; did you mean 'relu'?"),
     ],
 )

@@ -156,6 +156,15 @@ class _Torch:
     def stop_gradient(value: Any) -> Any:
         return value
 
+    @staticmethod
+    def whole(value: Any) -> Any:
+        if not value.is_floating_point():
+            return value.to(torch.int64)
+        edge = 2.0**63
+        inside = torch.where((value > -edge) & (value < edge), value, 0).to(torch.int64)
+        most = torch.iinfo(torch.int64)
+        return torch.where(value >= edge, most.max, torch.where(value <= -edge, most.min, inside))
+
 
 class _Turned:
     """A tensor with those of NumPy's methods that `flat` and `caller` of a problem use."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -38,6 +39,12 @@ class Stage:
 
     name: str
     run: Callable[[], None]
+
+    def judge(self) -> None:
+        """Run, and raise what they warn of, too: a loose bound may hide a defect."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)
+            self.run()
 
 
 def of_kernel(subject: Subject, sku: KernelSku, memory: HostMemory) -> tuple[list[Stage], list[Stage]]:

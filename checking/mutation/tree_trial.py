@@ -64,7 +64,7 @@ def objections(question: Question, begins: Callable[[str], None]) -> Iterator[Ve
             continue
         begins(case.name)
         try:
-            case.run()
+            case.judge()
         except CompileError as error:
             yield Verdict(STILLBORN, case.name, in_one_line(error))
         except Exception as error:  # what a defect leads to is not known beforehand

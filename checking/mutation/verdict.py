@@ -25,7 +25,7 @@ def first_objection(stages: Iterable[Stage]) -> Verdict:
     """Run `stages` until one fails."""
     for stage in stages:
         try:
-            stage.run()
+            stage.judge()
         except Exception as error:  # a defect may raise anything
             return Verdict(KILLED, stage.name, in_one_line(error))
     return Verdict(SURVIVED)

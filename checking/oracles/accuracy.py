@@ -52,6 +52,8 @@ def compare(got: Any, expected: Any, tolerance: Any, kind: ElementKind) -> Accur
     if kind.value[0] == "c":
         got, expected = _parts(got), _parts(expected)
         tolerance = _parts(np.broadcast_to(np.asarray(tolerance, np.float64) * (1 + 1j), got.shape[:-1]))
+    if kind.row.numpy.kind in "iu" and np.asarray(expected).dtype.kind in "iu":
+        expected = np.asarray(expected).astype(kind.row.numpy)  # modulo two to the number of its bits
     largest = kind.row.largest or np.inf
     doubles = all(np.asarray(numbers).dtype == np.float64 for numbers in (got, expected))
     wide = np.float64 if doubles else np.longdouble  # three times as slow

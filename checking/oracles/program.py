@@ -90,9 +90,13 @@ def _computed(array: Any) -> Any:
 
 
 def _wrapped(problem: Programmed, results: Flat) -> Flat:
-    """Results as outputs of whole numbers hold them: modulo two to the number of their bits."""
-    types = problem.stored_types()
-    whole = {n: types[a].row.numpy for a, n in problem.results.items() if types[a].row.numpy.kind in "iu"}
+    """Results as outputs of whole numbers hold them: modulo two to the number of bits of their only type, or 64."""
+    types = {n: problem.plan.elements_of(a) for a, n in problem.results.items()}
+    whole = {
+        name: kinds[0].row.numpy if len(kinds) == 1 else np.dtype(np.int64)
+        for name, kinds in types.items()
+        if kinds[0].row.numpy.kind in "iu"
+    }
     return {n: np.asarray(v).astype(whole[n]) if n in whole else v for n, v in results.items()}
 
 
@@ -199,6 +203,10 @@ def _differentiable() -> Any:
         @staticmethod
         def stop_gradient(a: Any) -> Any:
             return a._value if hasattr(a, "_value") else a
+
+        @staticmethod
+        def whole(a: Any) -> Any:
+            return plain.whole(a._value if hasattr(a, "_value") else a)
 
         @staticmethod
         def where(condition: Any, a: Any, b: Any) -> Any:

@@ -52,7 +52,7 @@ def _check_special_elements(problem: Problem, memory: Memory) -> None:
             allowed = tolerances(problem, full, exact, problem.stored_types())
             for argument, result in problem.results.items():
                 got = problem.flat(argument, as_float(outputs[argument]))
-                expected = np.asarray(exact[result], np.float64)
+                expected = as_float(np.asarray(exact[result]))
                 if np.isnan(value) and _skips_zeros(problem):
                     # Which outputs 0 times NaN reaches is up to the definition, but NaN must not vanish.
                     if (

@@ -11,7 +11,7 @@ from baracuda.runtime.arrays.element import ElementKind
 
 from ..lower.map_op import Body, PlacedRead, Sum
 from ..lower.map_op import Store as CellStore
-from ..lower.op import ColumnSum, Reduction, Scalar, Tensor, Value
+from ..lower.op import ColumnSum, Reduction, Scalar, Store, Tensor, Value
 from ..program import Expr, kind_of
 from ..program.cuda import to_cuda
 from ..program.kinds import Kinds
@@ -226,11 +226,15 @@ def monoid(part: Sum) -> Code:
 
 
 @pass_context
-def stored_value(context: Context, store: CellStore) -> Code:
-    """What a lane gets."""
+def stored_value(context: Context, store: CellStore | Store) -> Code:
+    """What is stored: a value in the tensor's type, or the lane that is copied."""
     if store.expr is None:
         return Code(f"lane.of({store.copies}_slice)")
-    return Code(f"{stored_type(store.tensor)}({to_cuda(store.expr, _kinds(context))})")
+    kinds, stored = _kinds(context), stored_type(store.tensor)
+    value = to_cuda(store.expr, kinds)
+    if store.tensor.kind == "float" and kind_of(store.expr, kinds) == "int":
+        value = Code(f"acc_t({value})")  # a 16-bit float takes no ints
+    return Code(f"static_cast<{stored}>({value})" if " " in stored else f"{stored}({value})")
 
 
 def still(read: PlacedRead) -> Code:

@@ -162,6 +162,16 @@ def _integral(name: str, numpy: str) -> Op:
     return Op(name, 1, f"math::{name}({{}})", _call(numpy), 0, _at_the_ends(_call(numpy)))
 
 
+def _whole(xp: Any, a: Any) -> Any:
+    return xp.whole(a)
+
+
+def _of_whole(xp: Any, r: Any, a: Any, e: Any) -> Any:
+    """Both as floats, for a difference of 64-bit ints may be none."""
+    ends = (1.0 * xp.whole(1.0 * a[0] + sign * e[0]) for sign in (-1, 1))
+    return xp.fmax(*(xp.abs(end - 1.0 * r) for end in ends))
+
+
 def _extreme(name: str) -> Op:
     return Op(name, 2, f"math::{name}({{}}, {{}})", _call(name), 0, _larger, kind="same")
 
@@ -218,6 +228,7 @@ OPS: dict[str, Op] = {
         _function_of_two("fmod", 0, _call("fmod"), _anything),
         _function_of_two("copysign", 0, _call("copysign"), _either_sign),
         _integral("trunc", "trunc"),
+        Op("i64", 1, "math::whole({})", _whole, 0, _of_whole, "int"),
         _function("erf", 2, _elementwise(math.erf)),
         _function("erfc", 5, _elementwise(math.erfc)),
         _function("sigmoid", 4, lambda xp, a: xp.exp(-xp.logaddexp(0.0, -a))),  # whose slope does not overflow
@@ -257,6 +268,16 @@ class NumPy:
     @staticmethod
     def stop_gradient(a: Any) -> Any:
         return a
+
+    @staticmethod
+    def whole(a: Any) -> Any:
+        """The 64-bit int towards zero; the nearest there is for what is larger, 0 for NaN."""
+        a = np.asarray(a)
+        if a.dtype.kind in "biu":
+            return a.astype(np.int64)
+        most = np.iinfo(np.int64)
+        inside = np.where((a > -(2.0**63)) & (a < 2.0**63), a, 0).astype(np.int64)
+        return np.where(a >= 2.0**63, most.max, np.where(a <= -(2.0**63), most.min, inside))
 
     @staticmethod
     def elementwise(function: Callable[[float], float], a: Any) -> Any:

@@ -12,7 +12,7 @@ _OTHERWISE_NAMED = {
     "clip": "write minimum(maximum(x, low), high)",
     "clamp": "write minimum(maximum(x, low), high)",
     "float": "an int beside a float becomes one; acc(x) makes one of an int",
-    "int": "floor, ceil and round give whole floats; no float becomes an int",
+    "int": "i64(x) makes one of a float, towards zero; floor, ceil and round give whole floats",
     "len": "size(dim) is a dim's extent",
     "range": "index(dim) is the place along a dim",
     "arange": "index(dim) is the place along a dim",

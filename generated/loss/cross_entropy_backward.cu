@@ -76,4 +76,4 @@ extern "C" __global__ void BARACUDA_CLUSTER_DIMS __launch_bounds__(ScheduledTile
 }
 // @lines templates/row.cu.jinja:1 3 +1 1 -1 1 +1 4 +4 1 +1 4 +1 1 -1 1 -1 1 -1 1 -1 1 +3 1 -1 1 -1 1 +11 6 +1 1 -1 1 -1
 // @lines 1 -1 1 -1 1 +1 4 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 2 +2 1 +4 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1
-// @lines 1 +7 1 +1 2 +1 1 +2 1 +2 1 +8 1 -1 1 +1 1 +21 10
+// @lines 1 +7 1 +1 2 +1 1 +2 1 +2 1 +8 1 -1 1 +1 1 +20 10

@@ -56,4 +56,4 @@ extern "C" __global__ void BARACUDA_CLUSTER_DIMS __launch_bounds__(ScheduledTile
     run<Program, ScheduledTile>(args);
 }
 // @lines templates/row.cu.jinja:1 3 +1 1 +1 4 +7 3 +1 1 -1 1 -1 1 +15 6 +1 1 -1 1 -1 1 +1 4 +1 2 +2 1 +10 1 +1 1 +1 2
-// @lines +4 1 +5 1 +7 2 -37 1 +1 1 +10 1 +1 2 +4 1 -1 1 +11 1 +1 1 +21 10
+// @lines +4 1 +5 1 +7 2 -37 1 +1 1 +10 1 +1 2 +4 1 -1 1 +11 1 +1 1 +20 10

@@ -99,7 +99,7 @@ def tensors(spec: OpSpec) -> Iterator[Finding]:
     for section, tensors in (("inputs", spec.inputs), ("outputs", spec.outputs)):
         for name, tensor in tensors.items():
             place = (section, name)
-            for key, message in _storage_errors(tensor):
+            for key, message in _storage_errors(tensor, spec.dtypes):
                 yield (*place, key), 0, message
             field = spec.descriptor.get(tensor.optional) if tensor.optional else None
             if tensor.optional and (field is None or field.type != "bool"):
@@ -154,10 +154,12 @@ def _storage(tensor: TensorSpec) -> tuple[object, ...]:
     return getattr(tensor, "dims", None), getattr(tensor, "shape", None), tensor.dtype
 
 
-def _storage_errors(tensor: TensorSpec) -> Iterator[tuple[str, str]]:
+def _storage_errors(tensor: TensorSpec, dtypes: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     if len(set(tensor.dtype)) != len(tensor.dtype):
         yield "dtype", f"lists one twice: {', '.join(tensor.dtype)}"
-    if len({sort_of(dtype) for dtype in tensor.dtype}) > 1:
+    sorts = {sort_of(dtype) for dtype in tensor.dtype if dtype != "T"}
+    sorts |= {sort_of(dtype) for dtype in dtypes} if "T" in tensor.dtype else set()
+    if len(tensor.dtype) > 1 and len(sorts) > 1:
         yield "dtype", f"mixes whole numbers, real numbers or bools: {', '.join(tensor.dtype)}"
     if tensor.default is not None:
         is_whole = sort_of(tensor.dtype[0]) != "float"

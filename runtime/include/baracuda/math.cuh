@@ -71,6 +71,15 @@ __device__ inline double fmod(double a, double b) { return ::fmod(a, b); }
 // Exact; the library's of floats divides by an approximation.
 __device__ inline float fmod(float a, float b) { return float(::fmod(double(a), double(b))); }
 
+// Towards zero; the nearest there is for what is larger, 0 for NaN.
+template <typename A> __device__ i64 whole(A a) {
+    constexpr A END = A(9223372036854775808.0);
+    if (a >= END) return i64(~(1ull << 63));
+    if (a <= -END) return i64(1ull << 63);
+    return a == a ? i64(a) : 0;
+}
+__device__ inline i64 whole(i64 a) { return a; }
+
 __device__ inline i64 abs(i64 a) { return a < 0 ? i64(0 - u64(a)) : a; }
 __device__ inline float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
 __device__ inline double fma(double a, double b, double c) { return ::fma(a, b, c); }

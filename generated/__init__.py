@@ -73,6 +73,8 @@ MODULES = {
     "GroupNormBackwardPlan": "normalization.group_norm_backward",
     "GroupNormDescriptor": "normalization.group_norm",
     "GroupNormPlan": "normalization.group_norm",
+    "Int8QuantizeDescriptor": "quantization.int8_quantize",
+    "Int8QuantizePlan": "quantization.int8_quantize",
     "IntBinaryDescriptor": "elementwise.int_binary",
     "IntBinaryPlan": "elementwise.int_binary",
     "LayerNormBackwardDescriptor": "normalization.layer_norm_backward",
@@ -262,6 +264,8 @@ if TYPE_CHECKING:
     from .pooling.avg_pool2d_backward import AvgPool2dBackwardPlan as AvgPool2dBackwardPlan
     from .quantization.fp8_quantize import Fp8QuantizeDescriptor as Fp8QuantizeDescriptor
     from .quantization.fp8_quantize import Fp8QuantizePlan as Fp8QuantizePlan
+    from .quantization.int8_quantize import Int8QuantizeDescriptor as Int8QuantizeDescriptor
+    from .quantization.int8_quantize import Int8QuantizePlan as Int8QuantizePlan
     from .random.dropout import DropoutDescriptor as DropoutDescriptor
     from .random.dropout import DropoutPlan as DropoutPlan
     from .random.dropout_backward import DropoutBackwardDescriptor as DropoutBackwardDescriptor

@@ -47,6 +47,7 @@ __all__ = [
     "geglu_backward",
     "group_norm",
     "group_norm_backward",
+    "int8_quantize",
     "int_binary",
     "layer_norm",
     "layer_norm_backward",
@@ -656,6 +657,24 @@ def group_norm_backward(
 
     Arrays are as in `GroupNormBackwardPlan.run`, other keywords as in `GroupNormBackwardDescriptor`. Returns a
     named tuple of dx, dgamma, dbeta, or the only one requested.
+    """
+
+class _int8_quantize(NamedTuple):
+    q: Any
+    scale: Any
+
+def int8_quantize(
+    x: rt.Array,
+    *,
+    quantize_axis: int = -1,
+    q: rt.Array = None,
+    scale: rt.Array = None,
+    stream: rt.Stream = None,
+) -> _int8_quantize:
+    """Row-wise symmetric 8-bit quantisation: each row in i8 with its scale.
+
+    Arrays are as in `Int8QuantizePlan.run`, other keywords as in `Int8QuantizeDescriptor`. Returns a named tuple of
+    q, scale.
     """
 
 def int_binary(

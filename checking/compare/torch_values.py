@@ -223,6 +223,15 @@ def _fp8_quantize(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any
     return {"q": x / scale, "scale": scale}
 
 
+def _int8_quantize(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    x, axis = tensors["x"], fields["quantize_axis"]
+    if x.shape[axis] == 0:
+        return _fp8_quantize(torch, fields, tensors)
+    largest = x.abs().amax(axis, keepdim=True)
+    scale = torch.where(largest == 0, 1.0, (largest / 127).clamp(min=2.0**-126))
+    return {"q": (x / scale).round(), "scale": scale}
+
+
 def _swiglu(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
     return {"y": torch.nn.functional.silu(tensors["gate"]) * tensors["up"]}
 
@@ -368,4 +377,5 @@ FORWARD: dict[str, Values] = {
     "causal_conv1d": _causal_conv1d,
     "causal_conv1d_update": _causal_conv1d_update,
     "fp8_quantize": _fp8_quantize,
+    "int8_quantize": _int8_quantize,
 }

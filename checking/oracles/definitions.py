@@ -120,6 +120,12 @@ def _float8(fields: Fields, arrays: Arrays) -> dict[str, Any]:
     return {"q": (arrays["x"] / scale).astype(float8_e4m3fn), "scale": scale}
 
 
+def _int8(fields: Fields, arrays: Arrays) -> dict[str, Any]:
+    largest = np.abs(arrays["x"]).max(fields["quantize_axis"], keepdims=True)
+    scale = np.where(largest > 0, np.maximum(largest / 127, float(np.finfo(np.float32).smallest_normal)), 1.0)
+    return {"q": np.rint(arrays["x"] / scale).astype(np.int8), "scale": scale}
+
+
 def _einsum(fields: Fields, arrays: Arrays) -> dict[str, Any]:
     """Attention one query at a time, over the keys that it sees."""
     from scipy.special import logsumexp, softmax
@@ -330,6 +336,7 @@ _ADAPTERS: dict[str, Adapter] = {
     "numpy.logaddexp.reduce": _logaddexp,
     "numpy.pad": _pad,
     "numpy.power": _powers,
+    "numpy.rint": _int8,
     "numpy.sign": _sign,
     "numpy.subtract.outer": _subtract_outer,
     "numpy.take": _take,

@@ -5,4 +5,5 @@
 
 __all__ = [
     "fp8_quantize",
+    "int8_quantize",
 ]

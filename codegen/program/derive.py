@@ -23,7 +23,7 @@ RULES: dict[str, tuple[str, ...]] = {
     "div": ("g / b", "-g * a / (b * b)"),
     "neg": ("-g",),
     "fma": ("g * b", "g * a", "g"),
-    "abs": ("where(a > 0, g, where(a < 0, -g, 0.0))",),
+    "abs": ("where(a > 0, g, where(a < 0, -g, a))",),  # at 0 it is 0, and of NaN NaN
     "maximum": ("where(a > b, g, where(a < b, 0.0, 0.5 * g))", "where(b > a, g, where(b < a, 0.0, 0.5 * g))"),
     "minimum": ("where(a < b, g, where(a > b, 0.0, 0.5 * g))", "where(b < a, g, where(b > a, 0.0, 0.5 * g))"),
     "where": ("", "where(a, g, 0.0)", "where(a, 0.0, g)"),

@@ -137,12 +137,12 @@ struct Program {
                         ? acc_t(0.0) : dy_) : (a_ < b_ ? acc_t(0.0) : acc_t(0.5) * (a_ == b_ ? acc_t(0.0)
                         : dy_))) + (a_ - b_ > acc_t(0) ? -((a_ == b_ ? acc_t(0.0)
                         : dy_) * the_exp_ / (acc_t(1) + the_exp_)) : (a_ - b_ < acc_t(0) ? (a_ == b_ ? acc_t(0.0)
-                        : dy_) * the_exp_ / (acc_t(1) + the_exp_) : acc_t(0.0))));
+                        : dy_) * the_exp_ / (acc_t(1) + the_exp_) : a_ - b_)));
                     lane.of(db_pack) = T(acc_t(0.5) * (a_ == b_ ? dy_ : acc_t(0.0)) + (b_ > a_ ? (a_ == b_
                         ? acc_t(0.0) : dy_) : (b_ < a_ ? acc_t(0.0) : acc_t(0.5) * (a_ == b_ ? acc_t(0.0)
                         : dy_))) - (a_ - b_ > acc_t(0) ? -((a_ == b_ ? acc_t(0.0)
                         : dy_) * the_exp_ / (acc_t(1) + the_exp_)) : (a_ - b_ < acc_t(0) ? (a_ == b_ ? acc_t(0.0)
-                        : dy_) * the_exp_ / (acc_t(1) + the_exp_) : acc_t(0.0))));
+                        : dy_) * the_exp_ / (acc_t(1) + the_exp_) : a_ - b_)));
                 }
                 if constexpr (KIND == Kind::logaddexp2) {
                     const acc_t the_exp2_ = math::exp2(-math::abs(a_ - b_));
@@ -150,12 +150,12 @@ struct Program {
                         ? acc_t(0.0) : dy_) : (a_ < b_ ? acc_t(0.0) : acc_t(0.5) * (a_ == b_ ? acc_t(0.0)
                         : dy_))) + (a_ - b_ > acc_t(0) ? -((a_ == b_ ? acc_t(0.0)
                         : dy_) * the_exp2_ / (acc_t(1) + the_exp2_)) : (a_ - b_ < acc_t(0) ? (a_ == b_ ? acc_t(0.0)
-                        : dy_) * the_exp2_ / (acc_t(1) + the_exp2_) : acc_t(0.0))));
+                        : dy_) * the_exp2_ / (acc_t(1) + the_exp2_) : a_ - b_)));
                     lane.of(db_pack) = T(acc_t(0.5) * (a_ == b_ ? dy_ : acc_t(0.0)) + (b_ > a_ ? (a_ == b_
                         ? acc_t(0.0) : dy_) : (b_ < a_ ? acc_t(0.0) : acc_t(0.5) * (a_ == b_ ? acc_t(0.0)
                         : dy_))) - (a_ - b_ > acc_t(0) ? -((a_ == b_ ? acc_t(0.0)
                         : dy_) * the_exp2_ / (acc_t(1) + the_exp2_)) : (a_ - b_ < acc_t(0) ? (a_ == b_ ? acc_t(0.0)
-                        : dy_) * the_exp2_ / (acc_t(1) + the_exp2_) : acc_t(0.0))));
+                        : dy_) * the_exp2_ / (acc_t(1) + the_exp2_) : a_ - b_)));
                 }
                 if constexpr (KIND == Kind::xlogy) {
                     const bool xlogy_regular_ = math::isnan(b_) || b_ > acc_t(0.0) && b_ - b_ == acc_t(0.0);
@@ -177,8 +177,8 @@ struct Program {
                     lane.of(db_pack) = T(-(acc_t(2.0) * dy_ * square_x_));
                 }
                 if constexpr (KIND == Kind::absolute_difference) {
-                    lane.of(da_pack) = T(a_ - b_ > acc_t(0) ? dy_ : (a_ - b_ < acc_t(0) ? -dy_ : acc_t(0.0)));
-                    lane.of(db_pack) = T(-(a_ - b_ > acc_t(0) ? dy_ : (a_ - b_ < acc_t(0) ? -dy_ : acc_t(0.0))));
+                    lane.of(da_pack) = T(a_ - b_ > acc_t(0) ? dy_ : (a_ - b_ < acc_t(0) ? -dy_ : a_ - b_));
+                    lane.of(db_pack) = T(-(a_ - b_ > acc_t(0) ? dy_ : (a_ - b_ < acc_t(0) ? -dy_ : a_ - b_)));
                 }
                 if constexpr (KIND == Kind::prelu) {
                     lane.of(da_pack) = T((a_ > acc_t(0.0) ? dy_ : acc_t(0.0)) + (a_ > acc_t(0.0) ? acc_t(0.0)

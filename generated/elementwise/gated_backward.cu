@@ -101,7 +101,7 @@ struct Program {
                         : acc_t(0.5) * dy_ * up_ * gate_ * (acc_t(1) - the_tanh_ * the_tanh_))) + (gate_ > acc_t(0)
                         ? -(dy_ * up_ * gate_ * (acc_t(1) - the_tanh_ * the_tanh_) * the_exp_ / (acc_t(1) + the_exp_))
                         : (gate_ < acc_t(0) ? dy_ * up_ * gate_ * (acc_t(1) - the_tanh_ * the_tanh_) * the_exp_ /
-                        (acc_t(1) + the_exp_) : acc_t(0.0))));
+                        (acc_t(1) + the_exp_) : gate_)));
                     lane.of(dup_pack) = T(dy_ * gate_ * the_tanh_);
                 }
                 if constexpr (KIND == Kind::hardswish) {
@@ -122,7 +122,7 @@ struct Program {
                     lane.of(dgate_pack) = T((gate_ > acc_t(0.0) ? dy_ * up_ : (gate_ < acc_t(0.0) ? acc_t(0.0)
                         : acc_t(0.5) * dy_ * up_)) + (gate_ > acc_t(0)
                         ? -(dy_ * up_ * the_exp_ / (acc_t(1) + the_exp_)) : (gate_ < acc_t(0)
-                        ? dy_ * up_ * the_exp_ / (acc_t(1) + the_exp_) : acc_t(0.0))));
+                        ? dy_ * up_ * the_exp_ / (acc_t(1) + the_exp_) : gate_)));
                     lane.of(dup_pack) = T(dy_ * the_add_);
                 }
             });

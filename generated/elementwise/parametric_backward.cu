@@ -81,7 +81,7 @@ struct Program {
                     const acc_t d_softplus_x_ = (softplus_x_ > acc_t(0.0) ? acc_t(1.0) / a_ * dy_
                         : (softplus_x_ < acc_t(0.0) ? acc_t(0.0) : acc_t(0.5) / a_ * dy_)) + (softplus_x_ > acc_t(0)
                         ? -(acc_t(1.0) / a_) * (dy_ * the_exp_ / (acc_t(1) + the_exp_)) : (softplus_x_ < acc_t(0)
-                        ? acc_t(1.0) / a_ * (dy_ * the_exp_ / (acc_t(1) + the_exp_)) : acc_t(0.0)));
+                        ? acc_t(1.0) / a_ * (dy_ * the_exp_ / (acc_t(1) + the_exp_)) : softplus_x_));
                     lane.of(dx_pack) = T(a_ * d_softplus_x_);
                 }
                 if constexpr (KIND == Kind::swish) {

@@ -49,30 +49,31 @@ struct Program {
                     lane.of(dtarget_pack) = T(-(acc_t(2.0) * dy_ * square_x_));
                 }
                 if constexpr (KIND == Kind::l1) {
-                    lane.of(dx_pack) = T(x_ - target_ > acc_t(0) ? dy_ : (x_ - target_ < acc_t(0) ? -dy_ : acc_t(0.0)));
+                    lane.of(dx_pack) = T(x_ - target_ > acc_t(0) ? dy_ : (x_ - target_ < acc_t(0) ? -dy_
+                        : x_ - target_));
                     lane.of(dtarget_pack) = T(-(x_ - target_ > acc_t(0) ? dy_ : (x_ - target_ < acc_t(0) ? -dy_
-                        : acc_t(0.0))));
+                        : x_ - target_)));
                 }
                 if constexpr (KIND == Kind::huber) {
                     const acc_t square_x_ = x_ - target_;
                     lane.of(dx_pack) = T((x_ - target_ > acc_t(0) ? delta_ * (math::abs(x_ - target_) <= delta_
                         ? acc_t(0.0) : dy_) : (x_ - target_ < acc_t(0) ? -delta_ * (math::abs(x_ - target_) <= delta_
-                        ? acc_t(0.0) : dy_) : acc_t(0.0))) + (math::abs(x_ - target_) <= delta_ ? dy_
+                        ? acc_t(0.0) : dy_) : x_ - target_)) + (math::abs(x_ - target_) <= delta_ ? dy_
                         : acc_t(0.0)) * square_x_);
                     lane.of(dtarget_pack) = T(-(x_ - target_ > acc_t(0)
                         ? delta_ * (math::abs(x_ - target_) <= delta_ ? acc_t(0.0) : dy_) : (x_ - target_ < acc_t(0)
                         ? -delta_ * (math::abs(x_ - target_) <= delta_ ? acc_t(0.0) : dy_)
-                        : acc_t(0.0))) - (math::abs(x_ - target_) <= delta_ ? dy_ : acc_t(0.0)) * square_x_);
+                        : x_ - target_)) - (math::abs(x_ - target_) <= delta_ ? dy_ : acc_t(0.0)) * square_x_);
                 }
                 if constexpr (KIND == Kind::smooth_l1) {
                     const acc_t square_x_ = x_ - target_;
                     lane.of(dx_pack) = T((x_ - target_ > acc_t(0) ? (math::abs(x_ - target_) < delta_ ? acc_t(0.0)
                         : dy_) : (x_ - target_ < acc_t(0) ? -(math::abs(x_ - target_) < delta_ ? acc_t(0.0) : dy_)
-                        : acc_t(0.0))) + acc_t(1.0) / delta_ * ((math::abs(x_ - target_) < delta_ ? dy_
+                        : x_ - target_)) + acc_t(1.0) / delta_ * ((math::abs(x_ - target_) < delta_ ? dy_
                         : acc_t(0.0)) * square_x_));
                     lane.of(dtarget_pack) = T(-(x_ - target_ > acc_t(0) ? (math::abs(x_ - target_) < delta_
                         ? acc_t(0.0) : dy_) : (x_ - target_ < acc_t(0) ? -(math::abs(x_ - target_) < delta_
-                        ? acc_t(0.0) : dy_) : acc_t(0.0))) - acc_t(1.0) / delta_ * ((math::abs(x_ - target_) < delta_
+                        ? acc_t(0.0) : dy_) : x_ - target_)) - acc_t(1.0) / delta_ * ((math::abs(x_ - target_) < delta_
                         ? dy_ : acc_t(0.0)) * square_x_));
                 }
                 if constexpr (KIND == Kind::bce) {
@@ -84,7 +85,7 @@ struct Program {
                     lane.of(dx_pack) = T((x_ > acc_t(0.0) ? dy_ : (x_ < acc_t(0.0) ? acc_t(0.0)
                         : acc_t(0.5) * dy_)) - dy_ * target_ + (x_ > acc_t(0)
                         ? -(dy_ * the_exp_ / (acc_t(1) + the_exp_)) : (x_ < acc_t(0)
-                        ? dy_ * the_exp_ / (acc_t(1) + the_exp_) : acc_t(0.0))));
+                        ? dy_ * the_exp_ / (acc_t(1) + the_exp_) : x_)));
                     lane.of(dtarget_pack) = T(-(dy_ * x_));
                 }
                 if constexpr (KIND == Kind::kl_div) {
@@ -101,7 +102,7 @@ struct Program {
                     const acc_t d_softplus_x_ = (softplus_x_ > acc_t(0.0) ? dy_ : (softplus_x_ < acc_t(0.0)
                         ? acc_t(0.0) : acc_t(0.5) * dy_)) + (softplus_x_ > acc_t(0)
                         ? -(dy_ * the_exp_ / (acc_t(1) + the_exp_)) : (softplus_x_ < acc_t(0)
-                        ? dy_ * the_exp_ / (acc_t(1) + the_exp_) : acc_t(0.0)));
+                        ? dy_ * the_exp_ / (acc_t(1) + the_exp_) : softplus_x_));
                     lane.of(dx_pack) = T(-(d_softplus_x_ * target_));
                     lane.of(dtarget_pack) = T(-(d_softplus_x_ * x_));
                 }
@@ -134,7 +135,7 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Pr
 }
 // @lines templates/map.cu.jinja:26 3 +1 1 +4 2 +5 2 +7 2 +11 7 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 +8 1 +4 2 +1 2 +1 1 -1 1
 // @lines -1 1 +5 1 -1 2 +1 1 +1 1 -1 1 -1 1 +14 2 -127 1 +131 1 -125 1 -1 1 -1 1 +127 1 -120 1 +126 1 -1 1 +6 1 -16 1
-// @lines +7 1 -1 1 -1 1 +6 1 -16 1 -120 1 +126 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +6 1 -16 1 -120 1 +126 1 -1 1 -1 1
-// @lines -1 1 -1 1 -1 1 -1 1 -1 1 +6 1 -16 1 +7 1 -1 1 +6 1 -16 1 -120 1 +126 1 -1 1 -1 1 -1 1 -1 1 +6 1 -16 1 -120 1
-// @lines -1 1 -1 1 +126 1 -1 1 -1 1 +6 1 -16 1 -120 1 -1 1 -1 1 -1 1 -1 1 -1 1 +126 1 -1 1 +6 1 -16 1 -120 1 +126 1 -1
-// @lines 1 +6 1 -16 1 -120 1 +126 1 -1 1 +6 1 +2 3 +1 1 -1 1 +2 2 +1 6 +1 4
+// @lines +7 1 -1 1 -1 1 -1 1 +6 1 -16 1 -120 1 +126 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +6 1 -16 1 -120 1 +126 1 -1 1
+// @lines -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +6 1 -16 1 +7 1 -1 1 +6 1 -16 1 -120 1 +126 1 -1 1 -1 1 -1 1 -1 1 +6 1 -16 1
+// @lines -120 1 -1 1 -1 1 +126 1 -1 1 -1 1 +6 1 -16 1 -120 1 -1 1 -1 1 -1 1 -1 1 -1 1 +126 1 -1 1 +6 1 -16 1 -120 1
+// @lines +126 1 -1 1 +6 1 -16 1 -120 1 +126 1 -1 1 +6 1 +2 3 +1 1 -1 1 +2 2 +1 6 +1 4

@@ -45,7 +45,7 @@ struct Program {
                     lane.of(dx_pack) = T(-dy_);
                 }
                 if constexpr (KIND == Kind::abs) {
-                    lane.of(dx_pack) = T(x_ > acc_t(0) ? dy_ : (x_ < acc_t(0) ? -dy_ : acc_t(0.0)));
+                    lane.of(dx_pack) = T(x_ > acc_t(0) ? dy_ : (x_ < acc_t(0) ? -dy_ : x_));
                 }
                 if constexpr (KIND == Kind::sign) {
                     lane.of(dx_pack) = T(acc_t(0.0));
@@ -185,7 +185,7 @@ struct Program {
                     const acc_t d_softplus_x_ = (softplus_x_ > acc_t(0.0) ? -dy_ : (softplus_x_ < acc_t(0.0)
                         ? acc_t(0.0) : -(acc_t(0.5) * dy_))) + (softplus_x_ > acc_t(0)
                         ? dy_ * the_exp_ / (acc_t(1) + the_exp_) : (softplus_x_ < acc_t(0)
-                        ? -(dy_ * the_exp_ / (acc_t(1) + the_exp_)) : acc_t(0.0)));
+                        ? -(dy_ * the_exp_ / (acc_t(1) + the_exp_)) : softplus_x_));
                     lane.of(dx_pack) = T(-d_softplus_x_);
                 }
                 if constexpr (KIND == Kind::relu) {
@@ -230,18 +230,18 @@ struct Program {
                         : acc_t(0.5) * dy_ * x_ * (acc_t(1) - the_tanh_ * the_tanh_))) + (x_ > acc_t(0)
                         ? -(dy_ * x_ * (acc_t(1) - the_tanh_ * the_tanh_) * the_exp_ / (acc_t(1) + the_exp_))
                         : (x_ < acc_t(0) ? dy_ * x_ * (acc_t(1) - the_tanh_ * the_tanh_) * the_exp_ / (acc_t(1) +
-                        the_exp_) : acc_t(0.0))));
+                        the_exp_) : x_)));
                 }
                 if constexpr (KIND == Kind::softplus) {
                     const acc_t the_exp_ = math::exp_for<T>(-math::abs(x_));
                     lane.of(dx_pack) = T((x_ > acc_t(0.0) ? dy_ : (x_ < acc_t(0.0) ? acc_t(0.0)
                         : acc_t(0.5) * dy_)) + (x_ > acc_t(0) ? -(dy_ * the_exp_ / (acc_t(1) + the_exp_))
-                        : (x_ < acc_t(0) ? dy_ * the_exp_ / (acc_t(1) + the_exp_) : acc_t(0.0))));
+                        : (x_ < acc_t(0) ? dy_ * the_exp_ / (acc_t(1) + the_exp_) : x_)));
                 }
                 if constexpr (KIND == Kind::softsign) {
                     const acc_t the_add_ = acc_t(1) + math::abs(x_);
                     lane.of(dx_pack) = T(dy_ / the_add_ + (x_ > acc_t(0) ? -(dy_ * x_ / (the_add_ * the_add_))
-                        : (x_ < acc_t(0) ? dy_ * x_ / (the_add_ * the_add_) : acc_t(0.0))));
+                        : (x_ < acc_t(0) ? dy_ * x_ / (the_add_ * the_add_) : x_)));
                 }
                 if constexpr (KIND == Kind::tanhshrink) {
                     const acc_t the_tanh_ = math::tanh(x_);

@@ -56,10 +56,10 @@ struct Program {
                 if constexpr (KIND == Kind::l1) {
                     lane.of(dx_pack) = T(x_ - target_ > acc_t(0) ? acc_t(1.0) / acc_t(average_ ? cell_size
                         : 1ll) * dy_ : (x_ - target_ < acc_t(0) ? -(acc_t(1.0) / acc_t(average_ ? cell_size
-                        : 1ll)) * dy_ : acc_t(0.0)));
+                        : 1ll)) * dy_ : x_ - target_));
                     lane.of(dtarget_pack) = T(-(x_ - target_ > acc_t(0) ? acc_t(1.0) / acc_t(average_ ? cell_size
                         : 1ll) * dy_ : (x_ - target_ < acc_t(0) ? -(acc_t(1.0) / acc_t(average_ ? cell_size
-                        : 1ll)) * dy_ : acc_t(0.0))));
+                        : 1ll)) * dy_ : x_ - target_)));
                 }
                 if constexpr (KIND == Kind::huber) {
                     const acc_t square_x_ = x_ - target_;
@@ -67,13 +67,13 @@ struct Program {
                         ? acc_t(0.0) : acc_t(1.0) / acc_t(average_ ? cell_size : 1ll) * dy_)
                         : (x_ - target_ < acc_t(0) ? -delta_ * (math::abs(x_ - target_) <= delta_ ? acc_t(0.0)
                         : acc_t(1.0) / acc_t(average_ ? cell_size : 1ll) * dy_)
-                        : acc_t(0.0))) + (math::abs(x_ - target_) <= delta_ ? acc_t(1.0) / acc_t(average_ ? cell_size
-                        : 1ll) * dy_ : acc_t(0.0)) * square_x_);
+                        : x_ - target_)) + (math::abs(x_ - target_) <= delta_ ? acc_t(1.0) / acc_t(average_
+                        ? cell_size : 1ll) * dy_ : acc_t(0.0)) * square_x_);
                     lane.of(dtarget_pack) = T(-(x_ - target_ > acc_t(0)
                         ? delta_ * (math::abs(x_ - target_) <= delta_ ? acc_t(0.0) : acc_t(1.0) / acc_t(average_
                         ? cell_size : 1ll) * dy_) : (x_ - target_ < acc_t(0)
                         ? -delta_ * (math::abs(x_ - target_) <= delta_ ? acc_t(0.0) : acc_t(1.0) / acc_t(average_
-                        ? cell_size : 1ll) * dy_) : acc_t(0.0))) - (math::abs(x_ - target_) <= delta_
+                        ? cell_size : 1ll) * dy_) : x_ - target_)) - (math::abs(x_ - target_) <= delta_
                         ? acc_t(1.0) / acc_t(average_ ? cell_size : 1ll) * dy_ : acc_t(0.0)) * square_x_);
                 }
                 if constexpr (KIND == Kind::smooth_l1) {
@@ -81,13 +81,13 @@ struct Program {
                     lane.of(dx_pack) = T((x_ - target_ > acc_t(0) ? (math::abs(x_ - target_) < delta_ ? acc_t(0.0)
                         : acc_t(1.0) / acc_t(average_ ? cell_size : 1ll) * dy_) : (x_ - target_ < acc_t(0)
                         ? -(math::abs(x_ - target_) < delta_ ? acc_t(0.0) : acc_t(1.0) / acc_t(average_ ? cell_size
-                        : 1ll) * dy_) : acc_t(0.0))) + acc_t(1.0) / delta_ * ((math::abs(x_ - target_) < delta_
+                        : 1ll) * dy_) : x_ - target_)) + acc_t(1.0) / delta_ * ((math::abs(x_ - target_) < delta_
                         ? acc_t(1.0) / acc_t(average_ ? cell_size : 1ll) * dy_ : acc_t(0.0)) * square_x_));
                     lane.of(dtarget_pack) = T(-(x_ - target_ > acc_t(0) ? (math::abs(x_ - target_) < delta_
                         ? acc_t(0.0) : acc_t(1.0) / acc_t(average_ ? cell_size : 1ll) * dy_)
                         : (x_ - target_ < acc_t(0) ? -(math::abs(x_ - target_) < delta_ ? acc_t(0.0)
                         : acc_t(1.0) / acc_t(average_ ? cell_size : 1ll) * dy_)
-                        : acc_t(0.0))) - acc_t(1.0) / delta_ * ((math::abs(x_ - target_) < delta_
+                        : x_ - target_)) - acc_t(1.0) / delta_ * ((math::abs(x_ - target_) < delta_
                         ? acc_t(1.0) / acc_t(average_ ? cell_size : 1ll) * dy_ : acc_t(0.0)) * square_x_));
                 }
                 if constexpr (KIND == Kind::bce) {
@@ -106,7 +106,7 @@ struct Program {
                         : 1ll) * dy_ * target_ + (x_ > acc_t(0) ? -(acc_t(1.0) / acc_t(average_ ? cell_size
                         : 1ll)) * dy_ * (the_exp_ / (acc_t(1) + the_exp_)) : (x_ < acc_t(0)
                         ? acc_t(1.0) / acc_t(average_ ? cell_size : 1ll) * dy_ * (the_exp_ / (acc_t(1) + the_exp_))
-                        : acc_t(0.0))));
+                        : x_)));
                     lane.of(dtarget_pack) = T(-(acc_t(1.0) / acc_t(average_ ? cell_size : 1ll)) * dy_ * x_);
                 }
                 if constexpr (KIND == Kind::kl_div) {
@@ -127,7 +127,7 @@ struct Program {
                         : acc_t(0.5) / acc_t(average_ ? cell_size : 1ll) * dy_)) + (softplus_x_ > acc_t(0)
                         ? -(acc_t(1.0) / acc_t(average_ ? cell_size : 1ll)) * dy_ * (the_exp_ / (acc_t(1) + the_exp_))
                         : (softplus_x_ < acc_t(0) ? acc_t(1.0) / acc_t(average_ ? cell_size
-                        : 1ll) * dy_ * (the_exp_ / (acc_t(1) + the_exp_)) : acc_t(0.0)));
+                        : 1ll) * dy_ * (the_exp_ / (acc_t(1) + the_exp_)) : softplus_x_));
                     lane.of(dx_pack) = T(-(d_softplus_x_ * target_));
                     lane.of(dtarget_pack) = T(-(d_softplus_x_ * x_));
                 }

@@ -37,6 +37,17 @@ def test_kinds(text: str, kind: str) -> None:
     assert kind_of(line.expr, {"x": "float", "i": "int"}) == kind
 
 
+def test_a_float_becomes_the_int_towards_zero_or_the_nearest_there_is() -> None:
+    most = np.iinfo(np.int64)
+    assert value("i64(x)", [-2.7, 2.7, np.nan, np.inf, -np.inf, 1e19]) == [-2, 2, 0, most.max, most.min, most.max]
+    assert value("i64(i)", [most.max, most.min, 0, 1, 2, 3])[:2] == [most.max, most.min]
+    (line,) = parse("y = i64(x)", SCOPE)
+    assert kind_of(line.expr, {"x": "float"}) == "int"
+    x = np.array([[0.2, 0.9, 1.5]])
+    found = bound((line,), {"x": Bounded(x, np.full_like(x, 0.15))}, space(1, 3), F32)["y"]
+    assert np.ravel(found.error).tolist() == [0, 1, 0]  # 0.9 may be 1.05
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -239,7 +239,8 @@ def _bad_calls(problem: Problem, good: dict[str, Any], workspace: TensorView | N
 
 def stranger(problem: Problem, name: str) -> ElementKind:
     """An element type that an argument may not have."""
-    return next(k for k in (ElementKind.I16, ElementKind.I8, ElementKind.C64) if k not in problem.plan.elements_of(name))
+    known = problem.plan.elements_of(name)
+    return next(kind for kind in (ElementKind.I16, ElementKind.I8, ElementKind.C64) if kind not in known)
 
 
 def _bad_views(

@@ -178,20 +178,18 @@ def assignment(context: Context, part: Query | Tensor | Value) -> Code:
         case Tensor():
             value = read(part, "row")
         case Value(expr=Read(tensor=tensor, places=(place,), outside=outside)):
-            place, outside = (to_cuda(x, _kinds(context)) for x in (place, outside))
-            value = Code(f"row.template element<{tensor}_tensor>(args, {place}, {outside})")
+            at, other = (to_cuda(x, _kinds(context)) for x in (place, outside))
+            value = Code(f"row.template element<{tensor}_tensor>(args, {at}, {other})")
         case Value():
             value = to_cuda(part.expr, _kinds(context))
     return Code(f"{part.local} = {value}")
 
 
 @pass_context
-def parts(context: Context, reductions: Iterable[Reduction]) -> list[Code]:
+def part(context: Context, of: Reduction) -> Code:
     """What a thread has of what is reduced over a row."""
-    held = context["op"].column_sums
-    reduced = [f", args.{of.name}_reduced" if held else "" for of in reductions]
-    named = zip(reductions, reduced, strict=True)
-    return [Code(f"Part<{of.kind.capitalize()}>{{{of.local}{rest}}}") for of, rest in named]
+    reduced = f", args.{of.name}_reduced" if context["op"].column_sums else ""
+    return Code(f"Part<{of.kind.capitalize()}>{{{of.local}{reduced}}}")
 
 
 def body_doc(name: str) -> Code:
@@ -274,7 +272,7 @@ def _kinds(context: Context) -> Kinds:
 
 _FILTERS: tuple[Callable[..., Code], ...] = (
     *(path, has, if_present, and_present, unless_absent, absent, value_type, word, stored_type, dtype, type_macro),
-    *(const, struct, operand, operands, operand_type, cuda, start, step, member, read, assignment, parts),
+    *(const, struct, operand, operands, operand_type, cuda, start, step, member, read, assignment, part),
     *(body_doc, body_struct, beside_lane, stored_value, still, outside, term, monoid),
 )
 FILTERS = {function.__name__: function for function in _FILTERS}

@@ -77,7 +77,7 @@ def _name_reductions(lines: tuple[Line, ...], rows: str, taken: set[str]) -> tup
 
 def _as_reads(lines: tuple[Line, ...], spec: RowSpec, dims: tuple[str, str]) -> tuple[Line, ...]:
     """Load what a sum picks out of a row by its index, unless the array may be overwritten meanwhile."""
-    rows, cols = dims
+    cols = dims[1]
     written = {n for t in spec.outputs.values() for n in (*t.may_alias, t.updates)}
     over = {n: frozenset(t.dims) for n, t in spec.inputs.items()} | {n: frozenset[str]() for n in spec.descriptor}
     index = Query("index", cols)
@@ -91,7 +91,7 @@ def _as_reads(lines: tuple[Line, ...], spec: RowSpec, dims: tuple[str, str]) -> 
                     args=(Call(op="equal", args=(Query() as query, place)), Name(id=name), Const(value=0.0) as none),
                 ),
                 dims=(over_cols,),
-            ) if over_cols == cols and query == index and over.get(name) == {rows, cols} and name not in written:
+            ) if over_cols == cols and query == index and over.get(name) == frozenset(dims) and name not in written:
                 if cols not in varies(place, over) and not spec.inputs[name].optional:
                     line = Line(line.name, Read(name, (cols,), (place,), none), line.number)
         over[line.name] = varies(line.expr, over)

@@ -52,7 +52,6 @@ class SoftmaxBackwardPlan(rt.RowPlan[SoftmaxBackwardDescriptor]):
     EXTENTS = (rt.Extent("input_shape", "dy"),)
     GRADIENT = rt.Gradient("softmax", rt.table(dy="y"), rt.table(dx="x"))
     ROW_REDUCTIONS = 1
-    TUNED = rt.Tuned(__package__, "softmax_backward.json")
 
     def run(
         self,

@@ -314,7 +314,19 @@ print([name for name in sys.modules if ".verify.oracles" in name])
 
 # Measurements.
 
-ROWS = json.loads((SPECS / "tuned" / "sm_90" / "softmax_backward.json").read_text(encoding="utf-8"))
+ROWS = [
+    {
+        "element": "f32",
+        "same": {"packed": 0},
+        "near": {"cols": 12289},
+        "sku": "softmax/softmax_backward/backward/f32/sm_80/bespoke/f32.f32.dsb-/wide384x1x2r1/-/-/-",
+        "cases": {"f32 10921x12289": [480.8, 506.528]},
+        "device": "NVIDIA H200",
+        "driver": "580.159.04",
+        "nvrtc": "13.0",
+        "digest": "625d7212dbca5d57",
+    }
+]
 SMALL: tuple[Any, ...] = (
     *(None, True, -1, 1.5, float("nan"), 2**63, "", "x", "\n", [], {}, [[]], {"a": {}}, [1], [1, 2, 3]),
 )

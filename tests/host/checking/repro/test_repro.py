@@ -35,7 +35,8 @@ from baracuda.runtime import ElementKind, KernelInternal
 
 SPECS, PACKAGE = installed("baracuda.specs"), "baracuda.generated"
 SPEC, TEMPLATE = SPECS / "normalization" / "rms_norm.yaml", installed("baracuda.templates") / "row.cu.jinja"
-RIGHT, WRONG = "({{ s.expr | cuda }}));", "({{ s.expr | cuda }} + acc_t(1)));"
+RIGHT = "{{ s | stored_value }});"
+WRONG = "{{ s.tensor | stored_type }}({{ s.expr | cuda }} + acc_t(1)));"
 
 
 def subject(op: str) -> Subject:

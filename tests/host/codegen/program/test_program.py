@@ -340,6 +340,16 @@ def test_fma_rounds_once() -> None:
         assert value == float(x * y + z)
 
 
+def test_ints_of_floats() -> None:
+    """A kernel's `i64` is the oracle's."""
+    names = _inputs(np.random.default_rng(6))
+    edges = [0.0, -0.7, 2.5, -1e18, 2.0**62, 2.0**63, -(2.0**63), -1e300, np.inf, -np.inf, np.nan]
+    values = np.resize(np.array(edges), names["a"].shape)
+    names["a"] = values
+    (got,) = _run_on_the_host([Call("i64", (Name("a"),))], names)
+    assert np.array_equal(got, 1.0 * NumPy.whole(values))
+
+
 @pytest.mark.parametrize("kind", ["sum", "mean", "max"])
 def test_reducing_a_plain_number_rounds_nothing(kind: str) -> None:
     """A descriptor's field is Python's int or float, and a program of f64 sees all its digits."""
@@ -681,7 +691,7 @@ def test_the_random_trees_reach_every_operator() -> None:
     for seed in range(1000):
         for part in walk(Trees(random.Random(seed), (*EXACT, *INEXACT, *JUMPING), everything=True).any(4)):
             seen.add(part.op if isinstance(part, Call) else part.kind if isinstance(part, Reduce) else "")
-    assert set(OPS) - seen == {"fma"}
+    assert set(OPS) - seen == {"fma", "i64"}  # which have tests of their own
 
 
 def test_a_tail_of_erfc_sees_all_of_a_long_double() -> None:

@@ -100,7 +100,7 @@ ROLES = ("TENSOR", "GAIN", "OUT", "TOTAL", "LINE", "PART", "FIELD", "ROWDIM", "C
 ORDINARY = """
     left end fold value value_of slide row_axes across across_stride walk wide t operand class_ half k i row lane rows
     cols col args tile home first block blocks space stage live read write pack slice part parts sum_ next own shared
-    dynamic fetch column stretch turn vec chunks apart index_t acc_t i64 f16_ baracuda math_ layout dtype arrays plan
+    dynamic fetch column stretch turn vec chunks apart index_t acc_t i64_ f16_ baracuda math_ layout dtype arrays plan
     descriptor device sku run bind select d s v a self_ tuple str property len_ min_ threadidx blockidx half2 float4
     size_t std stdin printf isinf signbit si_addr sa_handler st_atime major minor gamma y0 environ x_row x_ cells terms
     kept cut whole to copy places kernel kernel_args

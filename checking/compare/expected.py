@@ -76,9 +76,9 @@ def draw_hidden(problem: Problem, style: str, seed: int) -> Hidden:
     fields |= problem.values
     arrays = {}
     for name, tensor in forward.inputs.items():
-        if name in problem.spec.inputs:
-            continue
         like = _gradient_of(problem, name)
+        if name in problem.spec.inputs or not like:  # no gradient depends on it
+            continue
         if tensor.optional and like in problem.arguments:
             fields[tensor.optional] = True
         if not tensor.optional or fields[tensor.optional]:
@@ -106,12 +106,12 @@ def _gradients(
     torch: Any, values: Values, problem: Problem, fields: Mapping[str, Any], tensors: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Saved values, gradients of the weighted outputs with respect to each input, and the outputs."""
-    gradient = problem.spec.gradient
-    assert gradient is not None
+    gradient, forward = problem.spec.gradient, problem.forward
+    assert gradient is not None and forward is not None
     inputs = {grad: tensors[source] for grad, source in gradient.wrt.items() if grad in problem.written}
     for tensor in inputs.values():
         tensor.requires_grad_()
-    outputs = values(torch, fields, tensors)
+    outputs = values(torch, fields, {name: tensors[name] for name in forward.inputs if name in tensors})
     cotangents = {output: tensors[grad] for grad, output in gradient.cotangents.items() if grad in tensors}
     loss = sum((outputs[n] * g.reshape(outputs[n].shape)).sum() for n, g in cotangents.items())
     saved = {name: outputs[name] if name in outputs else tensors[name] for name in gradient.saved}

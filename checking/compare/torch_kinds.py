@@ -109,13 +109,24 @@ REDUCTION: dict[str, Callable[[Any], Function]] = {  # of an array and the axis 
 }
 
 
+# What torch refuses to say.
+_OF_NOTHING = {"max": "least", "min": "most", "norm_inf": "least", "argmax": "none", "argmin": "none"}
+
+
 def _along_axes(torch: Any, fields: Mapping[str, Any], tensors: Mapping[str, Any]) -> Any:
     (x,) = tensors.values()
+    x = x if x.is_floating_point() or x.dtype == torch.bool else x.long()  # torch has little for unsigned ints
     gone = [axis for axis in range(x.dim()) if fields["axes_mask"] >> axis & 1]
+    kept = [axis for axis in range(x.dim()) if axis not in gone]
+    if not math.prod(x.shape[axis] for axis in gone) and fields["kind"] in _OF_NOTHING:
+        limits = {"least": -math.inf, "most": math.inf}
+        if not x.is_floating_point():
+            limits = {"least": torch.iinfo(torch.int64).min, "most": torch.iinfo(torch.int64).max}
+        value = {**limits, "none": -1}[_OF_NOTHING[fields["kind"]]]
+        return torch.full([x.shape[axis] for axis in kept], value)
     reduce = REDUCTION[fields["kind"]](torch)
     if gone and gone == [*range(gone[0], gone[-1] + 1)]:
         return reduce(x.flatten(gone[0], gone[-1]), gone[0])
-    kept = [axis for axis in range(x.dim()) if axis not in gone]
     rows = x.permute(*kept, *gone).reshape(*(x.shape[axis] for axis in kept), math.prod(x.shape[axis] for axis in gone))
     return reduce(rows, -1)
 

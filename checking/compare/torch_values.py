@@ -66,16 +66,18 @@ def _batch_norm(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
     axes = (0, *range(2, x.dim()))
     mu, spread = x.mean(axes), x.var(axes, unbiased=False)
     y = torch.nn.functional.batch_norm(x, None, None, tensors["gamma"], tensors["beta"], True, momentum, fields["eps"])
-    new_mean = torch.lerp(tensors["running_mean"], mu, momentum)
-    new_var = torch.lerp(tensors["running_var"], x.var(axes), momentum)
-    return {"y": y, "mu": mu, "rstd": torch.rsqrt(spread + fields["eps"]), "new_mean": new_mean, "new_var": new_var}
+    outputs = {"y": y, "mu": mu, "rstd": torch.rsqrt(spread + fields["eps"])}
+    if "running_mean" in tensors:
+        outputs["new_mean"] = torch.lerp(tensors["running_mean"], mu, momentum)
+        outputs["new_var"] = torch.lerp(tensors["running_var"], x.var(axes), momentum)
+    return outputs
 
 
 def _var_mean(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
     x = tensors["x"]
     axes = [axis for axis in range(x.dim()) if fields["axes_mask"] >> axis & 1]
     if not axes:  # which torch takes for all
-        return {"y": torch.zeros_like(x) / (1 - fields["correction"]), "mu": x * 1}
+        return {"y": (x - x) ** 2 / max(1 - fields["correction"], 0), "mu": x * 1}
     y, mu = torch.var_mean(x, axes, correction=fields["correction"])
     return {"y": y, "mu": mu}
 

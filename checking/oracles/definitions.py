@@ -86,7 +86,7 @@ def _var_along(fields: Fields, arrays: Arrays) -> dict[str, Any]:
     axes = tuple(axis for axis in range(x.ndim) if fields["axes_mask"] >> axis & 1)
     count = float(np.prod([x.shape[axis] for axis in axes]))
     with np.errstate(all="ignore"):  # of no more elements than are taken off
-        return {"y": np.var(x, axes) * count / np.float64(count - fields["correction"]), "mu": np.mean(x, axes)}
+        return {"y": np.var(x, axes) * count / np.float64(max(count - fields["correction"], 0)), "mu": np.mean(x, axes)}
 
 
 def _loss_along(fields: Fields, arrays: Arrays) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 //
 // Mean and variance of all elements along some of the axes.
 //     mu = mean(x)
-//     y  = sum((x - mu)^2) / (n - correction), n being how many elements there are
+//     y  = sum((x - mu)^2) / max(n - correction, 0), n being how many elements there are
 #include <baracuda/map/walk.cuh>
 
 namespace baracuda {
@@ -62,7 +62,7 @@ struct Program {
                 const acc_t mu_sum_ = reduced.y_spread_.sum();
                 const acc_t y_spread_ = reduced.y_spread_;
                 lane.of(y_pack) = y_type<T>(y_spread_ / acc_t(cell_size) * acc_t(cell_size) /
-                    acc_t(math::subtract(cell_size, correction_)));
+                    acc_t(math::maximum(math::subtract(cell_size, correction_), 0ll)));
                 lane.of(mu_pack) = mu_type<T>(mu_sum_ / acc_t(cell_size));
             });
         }

@@ -2,7 +2,7 @@
 //
 // Gradient of var_mean with respect to x.
 //     the_sub = x - mu
-//     dx = 2.0 * size(cell) / (size(cell) - correction) / size(cell) * dy * the_sub
+//     dx = 2.0 * size(cell) / maximum(size(cell) - correction, 0) / size(cell) * dy * the_sub
 #include <baracuda/map/walk.cuh>
 
 namespace baracuda {
@@ -45,8 +45,8 @@ struct Program {
                 const acc_t x_ = acc_t(lane.value(x_slice));
                 const acc_t mu_ = acc_t(lane.value(mu_slice));
                 const acc_t the_sub_ = x_ - mu_;
-                lane.of(dx_pack) = T(acc_t(2.0) * acc_t(cell_size) / acc_t(math::subtract(cell_size,
-                    correction_)) / acc_t(cell_size) * dy_ * the_sub_);
+                lane.of(dx_pack) = T(acc_t(2.0) * acc_t(cell_size) / acc_t(math::maximum(math::subtract(cell_size,
+                    correction_), 0ll)) / acc_t(cell_size) * dy_ * the_sub_);
             });
         }
         template <class Write> __device__ void writes(const Args& args, const Write& write) const {

@@ -76,9 +76,9 @@ def draw_hidden(problem: Problem, style: str, seed: int) -> Hidden:
     fields |= problem.values
     arrays = {}
     for name, tensor in forward.inputs.items():
-        like = _gradient_of(problem, name)
-        if name in problem.spec.inputs or not like:  # no gradient depends on it
+        if name in problem.spec.inputs:
             continue
+        like = _gradient_of(problem, name) or _alike(problem, tensor)
         if tensor.optional and like in problem.arguments:
             fields[tensor.optional] = True
         if not tensor.optional or fields[tensor.optional]:
@@ -91,6 +91,12 @@ def _gradient_of(problem: Problem, name: str) -> str:
     gradient = problem.spec.gradient
     assert gradient is not None
     return next((grad for grad, source in gradient.wrt.items() if source == name), "")
+
+
+def _alike(problem: Problem, tensor: TensorSpec) -> str:
+    """An argument over the same dims as a tensor of the forward that has no gradient."""
+    dims = getattr(tensor, "dims", None)
+    return next(name for name in problem.arguments if getattr(problem.spec.tensors[name], "dims", None) == dims)
 
 
 def _drawn(
@@ -123,8 +129,8 @@ def _gradients(
 
 
 def _plain(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Inputs for torch: reals in float64, exact types unchanged."""
-    return np.array(array if array.dtype.kind in "iubc" else array.astype(np.float64))
+    """Inputs for torch: reals in float64, exact types unchanged; contiguous, for not all of torch minds strides."""
+    return np.array(array if array.dtype.kind in "iubc" else array.astype(np.float64), order="C")
 
 
 def _shaped(problem: Problem, name: str, tensor: Any) -> np.ndarray[Any, Any]:

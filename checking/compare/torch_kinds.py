@@ -51,7 +51,7 @@ PARAMETRIC: dict[str, Callable[[Any], Function]] = {
     "leaky_relu": lambda torch: lambda x, a, b: torch.nn.functional.leaky_relu(x, a),
     "elu": lambda torch: lambda x, a, b: torch.nn.functional.elu(x, a),
     "celu": lambda torch: lambda x, a, b: torch.nn.functional.celu(x, a),
-    "hardtanh": lambda torch: lambda x, a, b: torch.clamp(x, a, b),
+    "hardtanh": lambda torch: lambda x, a, b: torch.minimum(torch.maximum(x, x.new_tensor(a)), x.new_tensor(b)),
     "threshold": lambda torch: lambda x, a, b: torch.nn.functional.threshold(x, a, b),
     "hardshrink": lambda torch: lambda x, a, b: torch.nn.functional.hardshrink(x, a),
     "softshrink": lambda torch: lambda x, a, b: torch.nn.functional.softshrink(x, a),
@@ -139,6 +139,11 @@ def _loss_along(torch: Any, fields: Mapping[str, Any], tensors: Mapping[str, Any
     return losses.mean(axes) if fields["average"] else losses.sum(axes)
 
 
+def _in_64_bits(own: dict[str, Callable[[Any], Function]]) -> Callable[..., dict[str, Any]]:
+    """Of ints, for torch has little for unsigned ones."""
+    return lambda torch, fields, tensors: by_kind(own)(torch, fields, {n: t.long() for n, t in tensors.items()})
+
+
 _GATES = ("identity", "sigmoid", "tanh", "relu", "relu_squared", "silu", "gelu", "gelu_tanh", "gelu_quick", "mish")
 FORWARD: dict[str, Callable[..., dict[str, Any]]] = {
     "reduce_axes": lambda *of: {"y": _along_axes(*of)},
@@ -166,12 +171,12 @@ FORWARD: dict[str, Callable[..., dict[str, Any]]] = {
         }
     ),
     "conditional": lambda torch, fields, tensors: {"y": torch.where(*tensors.values())},
-    "int_binary": by_kind(
+    "int_binary": _in_64_bits(
         {
             "sub": lambda torch: torch.sub,
             "left_shift": lambda torch: lambda a, b: a << (b & 7),
             "right_shift": lambda torch: lambda a, b: a >> (b & 7),
-            "absolute_difference": lambda torch: lambda a, b: torch.abs(a.long() - b.long()).to(a.dtype),
+            "absolute_difference": lambda torch: lambda a, b: torch.abs(a - b),
         }
     ),
 }

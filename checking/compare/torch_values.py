@@ -54,10 +54,13 @@ def _layer_norm(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
 
 def _group_norm(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
     x, eps = tensors["x"], fields["eps"]
-    parts = x.reshape(x.shape[0], fields["groups"], -1)
+    groups = fields["groups"]
+    parts = x.reshape(x.shape[0], groups, math.prod(x.shape[1:]) // max(groups, 1))
     mu = parts.mean(-1, keepdim=True)
     rstd = torch.rsqrt(((parts - mu) ** 2).mean(-1, keepdim=True) + eps)
-    y = torch.nn.functional.group_norm(x, fields["groups"], tensors.get("gamma"), tensors.get("beta"), eps)
+    if not x.numel():
+        return {"y": x, "mu": mu[..., 0], "rstd": rstd[..., 0]}
+    y = torch.nn.functional.group_norm(x, groups, tensors.get("gamma"), tensors.get("beta"), eps)
     return {"y": y if parts.shape[-1] > 1 else x * 0, "mu": mu[..., 0], "rstd": rstd[..., 0]}
 
 
@@ -65,12 +68,16 @@ def _batch_norm(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
     x, momentum = tensors["x"], fields["momentum"]
     axes = (0, *range(2, x.dim()))
     mu, spread = x.mean(axes), x.var(axes, unbiased=False)
-    y = torch.nn.functional.batch_norm(x, None, None, tensors["gamma"], tensors["beta"], True, momentum, fields["eps"])
-    outputs = {"y": y, "mu": mu, "rstd": torch.rsqrt(spread + fields["eps"])}
-    if "running_mean" in tensors:
-        outputs["new_mean"] = torch.lerp(tensors["running_mean"], mu, momentum)
-        outputs["new_var"] = torch.lerp(tensors["running_var"], x.var(axes), momentum)
-    return outputs
+    y = x * 0  # of one number a channel, which torch refuses, what is left is beta
+    if x.numel() > x.shape[1]:
+        affine = tensors["gamma"], tensors["beta"]
+        y = torch.nn.functional.batch_norm(x, None, None, *affine, True, momentum, fields["eps"])
+    elif x.numel():
+        gamma, beta = (tensors[name].reshape(-1, *[1] * (x.dim() - 2)) for name in ("gamma", "beta"))
+        y = (x - x) * gamma + beta
+    new_mean = torch.lerp(tensors["running_mean"], mu, momentum)
+    new_var = torch.lerp(tensors["running_var"], x.var(axes), momentum)
+    return {"y": y, "mu": mu, "rstd": torch.rsqrt(spread + fields["eps"]), "new_mean": new_mean, "new_var": new_var}
 
 
 def _var_mean(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:

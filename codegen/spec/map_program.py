@@ -210,18 +210,23 @@ def _lifted(lines: tuple[Line, ...], spec: MapSpec, scope: Scope) -> tuple[Line,
                 of = Reduce("sum", arg, dims) if kind == "mean" else Reduce("spread", arg, dims)
                 return Call("div", (lift(of, line), sizes))
             case Reduce(kind=kind, arg=arg, dims=dims):
-                name = f"{line.name}_{kind}"
-                while name in taken:
-                    name += "_"
-                taken.add(name)
-                lifted.append(Line(name, Reduce(kind, lift(arg, line), dims), line.number))
-                return Name(name)
+                reduced = Reduce(kind, lift(arg, line), dims)
+                if reduced not in found:
+                    name = f"{line.name}_{kind}"
+                    while name in taken:
+                        name += "_"
+                    taken.add(name)
+                    lifted.append(Line(name, reduced, line.number))
+                    found[reduced] = Name(name)
+                return found[reduced]
         return expr
 
     for line in lines:
         expr = line.expr
         if isinstance(expr, Reduce) and expr.kind not in ("mean", "var"):
-            lifted.append(Line(line.name, Reduce(expr.kind, lift(expr.arg, line), expr.dims), line.number))
+            reduced = Reduce(expr.kind, lift(expr.arg, line), expr.dims)
+            lifted.append(Line(line.name, found.get(reduced, reduced), line.number))
+            found.setdefault(reduced, Name(line.name))
         else:
             lifted.append(Line(line.name, lift(expr, line), line.number))
     return tuple(lifted)

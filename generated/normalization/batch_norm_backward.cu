@@ -29,12 +29,10 @@ struct Program {
         Of<Sum<acc_t>> d_sum_;
         Of<Sum<acc_t, false>> d_sum_3_;
         Of<Sum<acc_t>> dgamma_;
-        Of<Sum<acc_t, false>> dbeta_;
         template <class F, class... Lists> __device__ static constexpr void each(const F& f, Lists&... of) {
             f(of.d_sum_...);
             f(of.d_sum_3_...);
             f(of.dgamma_...);
-            f(of.dbeta_...);
         }
     };
     struct Args : MapArgs<operand::COUNT> {
@@ -75,7 +73,6 @@ struct Program {
                 term.d_sum_ = dy_ * the_sub_;
                 term.d_sum_3_ = dy_;
                 term.dgamma_ = dy_ * (the_sub_ * rstd_);
-                term.dbeta_ = dy_;
             });
         }
         template <class Write> __device__ void writes(const Args& args, const Write& write) const {
@@ -104,12 +101,11 @@ struct Program {
                 const acc_t d_sum_ = reduced.d_sum_;
                 const acc_t d_sum_3_ = reduced.d_sum_3_;
                 const acc_t dgamma_ = reduced.dgamma_;
-                const acc_t dbeta_ = reduced.dbeta_;
                 const acc_t dx_part_ = acc_t(1.0) / acc_t(n_size) / acc_t(pixel_size) * (gamma_ * d_sum_ * rstd_ *
                     rstd_);
                 const acc_t dx_part2_ = acc_t(1.0) / acc_t(n_size) / acc_t(pixel_size) * (gamma_ * rstd_ * d_sum_3_);
                 lane.of(dgamma_pack) = dgamma_type<T>(dgamma_);
-                lane.of(dbeta_pack) = dbeta_type<T>(dbeta_);
+                lane.of(dbeta_pack) = dbeta_type<T>(d_sum_3_);
                 lane.of(dx_part_held_pack) = acc_of<T>(dx_part_);
                 lane.of(dx_part2_held_pack) = acc_of<T>(dx_part2_);
             });
@@ -206,10 +202,10 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Pr
 }
 #endif
 // @lines templates/map.cu.jinja:26 3 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +4 2 +2 2 +1 2 +4 1 -1 1 -1 1 +15 7 +1 1
-// @lines +1 1 -1 1 -1 1 -1 1 +1 1 +1 1 -1 1 -1 1 -1 1 +1 2 +1 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5 1 -1 1
-// @lines +5 1 +1 2 +1 2 +1 1 -1 1 -1 1 -1 2 +7 1 +1 1 -1 1 -1 1 -1 1 +14 2 +5 1 -125 1 -1 1 -1 1 -1 1 +8 1 +129 1 -1 1
-// @lines -1 1 -1 1 +6 3 +4 3 -68 2 +1 1 -1 1 +5 1 -1 1 -1 1 -1 2 +1 1 +1 1 -1 1 +14 2 -130 1 -1 1 +134 1 -125 1 -1 1
-// @lines +131 1 -1 1 -1 1 -1 1 -124 1 -1 1 -1 1 +126 1 -1 1 -1 1 -1 1 +9 3 +1 1 -1 1 -1 1 -1 1 +2 2 +1 6 +1 4 +1 2 -145
-// @lines 2 +1 2 +4 1 +15 7 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1
-// @lines +5 2 +1 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +14 2 +5 1 -125 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +8 1 -1 1 +126 1
-// @lines +9 3 +1 1 +2 2 +1 6 +1 4 +1 1
+// @lines +1 1 -1 1 -1 1 +1 1 +1 1 -1 1 -1 1 +1 2 +1 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5 1 -1 1 +5 1 +1 2
+// @lines +1 2 +1 1 -1 1 -1 1 -1 2 +7 1 +1 1 -1 1 -1 1 -1 1 +14 2 +5 1 -125 1 -1 1 -1 1 -1 1 +8 1 +129 1 -1 1 -1 1 +6 3
+// @lines +4 3 -68 2 +1 1 -1 1 +5 1 -1 1 -1 1 -1 2 +1 1 +1 1 -1 1 +14 2 -130 1 -1 1 +134 1 -125 1 -1 1 +131 1 -1 1 -1 1
+// @lines -124 1 -1 1 -1 1 +126 1 -1 1 -1 1 -1 1 +9 3 +1 1 -1 1 -1 1 -1 1 +2 2 +1 6 +1 4 +1 2 -145 2 +1 2 +4 1 +15 7 +12
+// @lines 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5 2 +1 1 +1 1 -1 1 -1
+// @lines 1 -1 1 -1 1 -1 1 -1 1 +14 2 +5 1 -125 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +8 1 -1 1 +126 1 +9 3 +1 1 +2 2 +1 6 +1
+// @lines 4 +1 1

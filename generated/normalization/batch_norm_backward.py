@@ -106,7 +106,7 @@ class BatchNormBackwardPlan(rt.MapPlan[BatchNormBackwardDescriptor]):
             (("n",), ("channel",), ("pixel",)),
             summed=("n", "pixel"),
             sizes=("n", "pixel"),
-            sums=("", "", "", ""),
+            sums=("", "", ""),
             sum_outputs=("dgamma", "dbeta", "dx_part_held", "dx_part2_held"),
         ),
         rt.MapPass(

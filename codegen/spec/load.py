@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -58,7 +59,7 @@ def checked(
     What it leaves out follows from the rest; outputs whose promises it leaves out promise no more than `rungs`.
     """
     known = shipped_functions() if functions is None else functions
-    source = filled(source, display_path)
+    given, source = source.data, filled(source, display_path)
     try:
         model = spec_of(source.data.get("family") if isinstance(source.data, dict) else None)
         spec = model.model_validate(source.data, context=Context(known, source.path.parent))
@@ -66,7 +67,8 @@ def checked(
         raise explain(error, source, model) from None
     errors = findings(spec)
     if errors:
-        raise report(_finding(source, place, below, text) for place, below, text in errors)
+        found = (_finding(source, *_written(given, source, place, below), text) for place, below, text in errors)
+        raise report(dict.fromkeys(found))  # once, though of every kind
     spec = _with_defaults(spec, rungs)
     if not spec.tests.cases:
         raise source.error(("tests",), _no_cases(spec))
@@ -94,6 +96,16 @@ def _no_cases(spec: OpSpec) -> str:
     given = f"give {missing} in tests.defaults, or " if of and missing else ""
     return f"there is no case to test; {given}list some in tests.cases"
 
+
+
+def _written(given: Any, source: YamlSource, place: Place, below: int) -> tuple[Place, int]:
+    """Where a line of a kind's program is written, which may be in what all kinds share."""
+    if place[:1] != ("kinds",) or len(place) != 3 or not isinstance(given, dict) or "program" not in given:
+        return place, below
+    key = place[2] if place[2] in given else "program"
+    shared = len(given[key].splitlines())
+    own = len(source.data["kinds"][place[1]][place[2]].splitlines()) - shared
+    return ((key,), below - own) if below > own else (place, below)
 
 
 def _finding(source: YamlSource, place: tuple[str | int, ...], below: int, text: str) -> str:

@@ -207,3 +207,12 @@ def test_the_same_is_generated_whatever_the_order_of_sets() -> None:
         done = subprocess.run([sys.executable, "-c", text], env=environment, capture_output=True, text=True)
         found.add(done.stdout or done.stderr)
     assert len(found) == 1 and "BARACUDA_PASS" in found.pop()
+
+
+def test_equal_terms_are_reduced_once(tmp_path: Path) -> None:
+    """Also a mean beside a variance, whose parts hold it."""
+    outputs = "{y: {dims: [i]}, t: {dims: [i]}, n: {dims: [i]}, v: {dims: [i]}}"
+    lines = "y = sum(a, j) + 1.0\nt = sum(a, j)\nn = mean(a, j)\nv = var(a, j)"
+    op = lower(spec_of(tmp_path, outputs, lines), "sample.yaml")
+    assert [of.how for of in op.sums] == ["spread"]
+    assert [(of.how, of.beside) for of in op.epilogue.known] == [("sum", True), ("spread", False)]

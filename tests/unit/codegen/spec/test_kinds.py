@@ -100,6 +100,11 @@ def test_promises_hold_for_every_kind(tmp_path: Path) -> None:
             "reference: y = x\nkinds:",
             "7: a reference of all kinds goes with a `program` that they share; add it, or leave it out",
         ),
+        (
+            "kinds:",
+            "program: |\n  z = of_kind\n  y = foo(z)\nkinds:",
+            "9: unknown function 'foo'; did you mean 'floor'?",
+        ),
         ("  relu:\n", "  grelu:\n", "8: unknown function 'grelu'; did you mean 'relu'?"),
     ],
 )

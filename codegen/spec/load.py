@@ -67,8 +67,8 @@ def checked(
         raise explain(error, source, model) from None
     errors = findings(spec)
     if errors:
-        found = (_finding(source, *_written(given, source, place, below), text) for place, below, text in errors)
-        raise report(dict.fromkeys(found))  # once, though of every kind
+        places = [(*_written(given, source, place, below), text) for place, below, text in errors]
+        raise report(_finding(source, *place) for place in (_once(places) if "kinds" in source.data else places))
     spec = _with_defaults(spec, rungs)
     if not spec.tests.cases:
         raise source.error(("tests",), _no_cases(spec))
@@ -106,6 +106,11 @@ def _written(given: Any, source: YamlSource, place: Place, below: int) -> tuple[
     shared = len(given[key].splitlines())
     own = len(source.data["kinds"][place[1]][place[2]].splitlines()) - shared
     return ((key,), below - own) if below > own else (place, below)
+
+
+def _once(places: list[tuple[Place, int, str]]) -> Iterable[tuple[Place, int, str]]:
+    """Each once, though it is one of every kind."""
+    return dict.fromkeys(places)
 
 
 def _finding(source: YamlSource, place: tuple[str | int, ...], below: int, text: str) -> str:

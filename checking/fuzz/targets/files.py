@@ -14,7 +14,7 @@ import numpy as np
 from baracuda.codegen.emit.generate import lower_all, texts
 from baracuda.codegen.project import PACKAGE, installed, plans_of
 from baracuda.codegen.spec.load import load_folder
-from baracuda.codegen.spec.tuned import FOLDER
+from baracuda.codegen.spec.tuned import path_of
 from baracuda.runtime import BaracudaError
 
 from ...problems.problem import Problem
@@ -29,6 +29,17 @@ from ..verdict import Fault, refusal
 from .target import Target
 
 _FACTS = "repro.json"
+_MEASURED = {
+    "element": "f32",
+    "same": {"packed": 0},
+    "near": {"cols": 12289},
+    "sku": "softmax/softmax/forward/f32/sm_80/bespoke/f32.f32.dsb-/wide384x1x2r1/-/-/-",
+    "cases": {"f32 10921x12289": [480.8, 506.528]},
+    "device": "NVIDIA H200",
+    "driver": "580.159.04",
+    "nvrtc": "13.0",
+    "digest": "625d7212dbca5d57",
+}
 
 
 class Tables(Target):
@@ -37,12 +48,10 @@ class Tables(Target):
     name = "tables"
 
     def prepare(self) -> None:
-        specs = installed("baracuda.specs")
-        table = next(iter(sorted(specs.glob(f"{FOLDER}/*/*.json"))))
         self.specs = self.folder / "specs"
-        self.path, self.good = self.specs / table.relative_to(specs), table.read_bytes()
+        self.path, self.good = path_of(self.specs, "sm_90", "softmax"), json.dumps([_MEASURED]).encode()
         self.path.parent.mkdir(parents=True)
-        (base,) = (base for base in bases() if base.path.stem == table.stem.removesuffix("_backward"))
+        (base,) = (base for base in bases() if base.path.stem == "softmax")
         (self.specs / base.path.name).write_bytes(base.path.read_bytes())
         self.path.write_bytes(self.good)
         self.judge(self.good)

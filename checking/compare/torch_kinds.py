@@ -141,7 +141,12 @@ def _loss_along(torch: Any, fields: Mapping[str, Any], tensors: Mapping[str, Any
 
 def _in_64_bits(own: dict[str, Callable[[Any], Function]]) -> Callable[..., dict[str, Any]]:
     """Of ints, for torch has little for unsigned ones."""
-    return lambda torch, fields, tensors: by_kind(own)(torch, fields, {n: t.long() for n, t in tensors.items()})
+
+    def values(torch: Any, fields: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
+        of = by_kind(own)(torch, fields, {name: tensor.long() for name, tensor in tensors.items()})
+        return {name: value.to(next(iter(tensors.values())).dtype) for name, value in of.items()}
+
+    return values
 
 
 _GATES = ("identity", "sigmoid", "tanh", "relu", "relu_squared", "silu", "gelu", "gelu_tanh", "gelu_quick", "mish")

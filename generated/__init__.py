@@ -105,8 +105,12 @@ MODULES = {
     "RMSNormBackwardPlan": "normalization.rms_norm_backward",
     "RMSNormDescriptor": "normalization.rms_norm",
     "RMSNormPlan": "normalization.rms_norm",
+    "RandomValuesDescriptor": "random.random_values",
+    "RandomValuesPlan": "random.random_values",
     "ReduceAxesArgDescriptor": "reduction.reduce_axes_arg",
     "ReduceAxesArgPlan": "reduction.reduce_axes_arg",
+    "ReduceAxesBackwardDescriptor": "reduction.reduce_axes_backward",
+    "ReduceAxesBackwardPlan": "reduction.reduce_axes_backward",
     "ReduceAxesBoolDescriptor": "reduction.reduce_axes_bool",
     "ReduceAxesBoolPlan": "reduction.reduce_axes_bool",
     "ReduceAxesDescriptor": "reduction.reduce_axes",
@@ -270,10 +274,14 @@ if TYPE_CHECKING:
     from .random.dropout import DropoutPlan as DropoutPlan
     from .random.dropout_backward import DropoutBackwardDescriptor as DropoutBackwardDescriptor
     from .random.dropout_backward import DropoutBackwardPlan as DropoutBackwardPlan
+    from .random.random_values import RandomValuesDescriptor as RandomValuesDescriptor
+    from .random.random_values import RandomValuesPlan as RandomValuesPlan
     from .reduction.reduce_axes import ReduceAxesDescriptor as ReduceAxesDescriptor
     from .reduction.reduce_axes import ReduceAxesPlan as ReduceAxesPlan
     from .reduction.reduce_axes_arg import ReduceAxesArgDescriptor as ReduceAxesArgDescriptor
     from .reduction.reduce_axes_arg import ReduceAxesArgPlan as ReduceAxesArgPlan
+    from .reduction.reduce_axes_backward import ReduceAxesBackwardDescriptor as ReduceAxesBackwardDescriptor
+    from .reduction.reduce_axes_backward import ReduceAxesBackwardPlan as ReduceAxesBackwardPlan
     from .reduction.reduce_axes_bool import ReduceAxesBoolDescriptor as ReduceAxesBoolDescriptor
     from .reduction.reduce_axes_bool import ReduceAxesBoolPlan as ReduceAxesBoolPlan
     from .reduction.reduce_axes_int import ReduceAxesIntDescriptor as ReduceAxesIntDescriptor

@@ -61,8 +61,10 @@ __all__ = [
     "pointwise_loss",
     "pointwise_loss_backward",
     "predicate",
+    "random_values",
     "reduce_axes",
     "reduce_axes_arg",
+    "reduce_axes_backward",
     "reduce_axes_bool",
     "reduce_axes_int",
     "reduced_loss",
@@ -421,10 +423,10 @@ def cross_entropy_backward(
 
 def dropout(
     x: rt.Array,
+    seed: rt.Array,
+    offset: rt.Array,
     *,
     p: float,
-    seed: int = 0,
-    offset: int = 0,
     y: rt.Array = None,
     stream: rt.Stream = None,
 ) -> Any:
@@ -435,10 +437,10 @@ def dropout(
 
 def dropout_backward(
     dy: rt.Array,
+    seed: rt.Array,
+    offset: rt.Array,
     *,
     p: float,
-    seed: int = 0,
-    offset: int = 0,
     dx: rt.Array = None,
     stream: rt.Stream = None,
 ) -> Any:
@@ -886,6 +888,22 @@ def predicate(
     Arrays are as in `PredicatePlan.run`, other keywords as in `PredicateDescriptor`. Returns y.
     """
 
+def random_values(
+    seed: rt.Array,
+    offset: rt.Array,
+    *,
+    kind: str,
+    input_shape: Sequence[int],
+    p: float = 0.5,
+    element: DTypeLike,
+    y: rt.Array = None,
+    stream: rt.Stream = None,
+) -> Any:
+    """Random numbers that depend on seed, offset and place alone.
+
+    Arrays are as in `RandomValuesPlan.run`, other keywords as in `RandomValuesDescriptor`. Returns y.
+    """
+
 def reduce_axes(
     x: rt.Array,
     *,
@@ -911,6 +929,20 @@ def reduce_axes_arg(
     """Where the largest or smallest element is along some of the axes, the first of equal ones; -1 of none.
 
     Arrays are as in `ReduceAxesArgPlan.run`, other keywords as in `ReduceAxesArgDescriptor`. Returns at.
+    """
+
+def reduce_axes_backward(
+    dy: rt.Array,
+    x: rt.Array,
+    *,
+    kind: str,
+    axes_mask: int,
+    dx: rt.Array = None,
+    stream: rt.Stream = None,
+) -> Any:
+    """Gradient of reduce_axes with respect to x.
+
+    Arrays are as in `ReduceAxesBackwardPlan.run`, other keywords as in `ReduceAxesBackwardDescriptor`. Returns dx.
     """
 
 def reduce_axes_bool(

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 
 from baracuda.checking.compare.torch_kinds import FORWARD as KINDS
-from baracuda.checking.compare.torch_values import dropped
+from baracuda.checking.compare.torch_random import dropout
 
 from ..case import Case
 from . import Body, Call, Tensors
@@ -144,10 +144,6 @@ def _geglu(fields: Fields, t: Tensors) -> dict[str, Any]:
     return {"y": F.gelu(t["gate"]) * t["up"]}
 
 
-def _dropout(fields: Fields, t: Tensors) -> dict[str, Any]:
-    return {"y": dropped(torch, fields, t["x"])}
-
-
 def _of_kinds(function: Callable[..., dict[str, Any]], fields: Fields, t: Tensors) -> dict[str, Any]:
     """By a function of the inputs alone: of an op with a table of kinds."""
     return function(torch, fields, {name: tensor for name, tensor in t.items() if name not in ("y", "at", "dy")})
@@ -157,7 +153,7 @@ FORWARD: dict[str, Function] = {
     **{op: partial(_of_kinds, function) for op, function in KINDS.items()},
     "swiglu": _swiglu,
     "geglu": _geglu,
-    "dropout": _dropout,
+    "dropout": partial(dropout, torch),
     "rms_norm": _rms_norm,
     "layer_norm": _layer_norm,
     "group_norm": _group_norm,

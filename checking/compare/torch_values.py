@@ -14,7 +14,7 @@ from typing import Any
 
 from baracuda.runtime import Unsupported
 
-from . import torch_kinds
+from . import torch_kinds, torch_random
 
 Fields = Mapping[str, Any]
 Tensors = Mapping[str, Any]
@@ -250,10 +250,6 @@ def _geglu(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
     return {"y": gate * (0.5 * torch.special.erfc(-gate * math.sqrt(0.5))) * tensors["up"]}
 
 
-def _dropout(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
-    return {"y": dropped(torch, fields, tensors["x"])}
-
-
 def _pad(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
     widths = [fields[name] for name in ("left", "right", "top", "bottom")]
     return {"y": torch.nn.functional.pad(tensors["x"], widths, value=fields["value"])}
@@ -296,22 +292,6 @@ def _cross_entropy(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, An
     ).reshape(lse.shape)
     loss = torch.where(counts, loss + fields["z_weight"] * lse**2, torch.zeros_like(loss))
     return {"loss": loss.unsqueeze(-1).movedim(-1, axis), "lse": lse.unsqueeze(-1).movedim(-1, axis)}
-
-
-def dropped(torch: Any, fields: Fields, x: Any) -> Any:
-    """`x` divided by 1 - p, or 0 where 24 bits of Philox4x32-10 are less than p."""
-    low = 0xFFFFFFFF
-    element = torch.arange(x.numel(), device=x.device).reshape(x.shape)
-    zero, offset, seed = torch.zeros_like(element), fields.get("offset", 0), fields.get("seed", 0)
-    a, b, c, d = (element >> 2) & low, element >> 34, zero + (offset & low), zero + (offset >> 32 & low)
-    key, other = seed & low, seed >> 32 & low
-    for _ in range(10):
-        first, second = a * 0xD2511F53, c * 0xCD9E8D57  # modulo 2^64
-        a, b = (second >> 32 & low) ^ b ^ key, second & low
-        c, d = (first >> 32 & low) ^ d ^ other, first & low
-        key, other = key + 0x9E3779B9 & low, other + 0xBB67AE85 & low
-    word = torch.stack((a, b, c, d)).gather(0, (element & 3)[None])[0]
-    return torch.where((word >> 8) * 2.0**-24 >= fields["p"], x / (1 - fields["p"]), torch.zeros_like(x))
 
 
 # --------------------------------------------------------------------------------------------------------- optimizers
@@ -365,7 +345,8 @@ FORWARD: dict[str, Values] = {
     **torch_kinds.FORWARD,
     "swiglu": _swiglu,
     "geglu": _geglu,
-    "dropout": _dropout,
+    "dropout": torch_random.dropout,
+    "random_values": torch_random.random_values,
     "pad2d": _pad,
     "concatenate": _concat,
     "embedding": _embedding,

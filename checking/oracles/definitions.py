@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import pairwise
+from math import e, log, pi, prod, sqrt
 from typing import Any
 
 import numpy as np
@@ -195,11 +196,17 @@ def _ndtr(fields: Fields, arrays: Arrays) -> dict[str, Any]:
     return {"y": arrays["gate"] * ndtr(arrays["gate"]) * arrays["up"]}
 
 
-def _dropout(fields: Fields, arrays: Arrays) -> dict[str, Any]:
-    x, p = arrays["x"], fields["p"]
-    words = (_philox4x32(fields["seed"], fields["offset"], element) for element in range(x.size))
-    kept = [word >> 8 >= p * 2**24 for word in words]
-    return {"y": np.where(np.reshape(np.asarray(kept, bool), x.shape), x / (1 - p), 0.0)}
+def _random(fields: Fields, arrays: Arrays) -> dict[str, Any]:
+    shape, kind, p = fields["input_shape"], fields.get("kind", "dropout"), fields["p"]
+    words = [_philox4x32(int(arrays["seed"]), int(arrays["offset"]), element) for element in range(prod(shape) + 1)]
+    uniform = np.reshape([(word >> 8) * 2.0**-24 for word in words[:-1]], shape)
+    if kind == "dropout":
+        return {"y": np.where(uniform >= p, arrays["x"] / (1 - p), 0.0)}
+    if kind == "normal":
+        pairs = [words[i // 2 * 2 : i // 2 * 2 + 2] for i in range(prod(shape))]
+        numbers = [sqrt(-2 * log((a + 0.5) / 2**32)) * e ** (2j * pi * b / 2**32) for a, b in pairs]
+        return {"y": np.reshape([(z.real, z.imag)[i % 2] for i, z in enumerate(numbers)], shape)}
+    return {"y": uniform if kind == "uniform" else uniform < p}
 
 
 def _philox4x32(seed: int, offset: int, element: int) -> int:
@@ -321,7 +328,7 @@ _ADAPTERS: dict[str, Adapter] = {
     "numpy.reduce_axes_bool": lambda fields, arrays: {"y": reduced(fields, arrays["x"])},
     "numpy.reduce_axes_arg": lambda fields, arrays: {"at": reduced(fields, arrays["x"])},
     **{f"numpy.{name}": elementwise.by_kind(table) for name, table in elementwise.TABLES.items()},
-    "Random123.philox4x32": _dropout,
+    "Random123.philox4x32": _random,
     "ml_dtypes.float8_e4m3fn": _float8,
     "numpy.average": _average,
     "numpy.batch_norm": _batch_norm,

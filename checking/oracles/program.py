@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
@@ -201,6 +202,10 @@ def _differentiable() -> Any:
             return _extreme(np.min, axis)(a)
 
         @staticmethod
+        def prod(a: Any, *, axis: tuple[int, ...], keepdims: bool) -> Any:
+            return _product(axis)(a)
+
+        @staticmethod
         def stop_gradient(a: Any) -> Any:
             return a._value if hasattr(a, "_value") else a
 
@@ -240,6 +245,25 @@ def _extreme(function: Any, axes: tuple[int, ...]) -> Any:
         return lambda g: np.where(chosen, g, 0.0) / np.sum(chosen, axis=axes, keepdims=True)
 
     applied = primitive(lambda a: function(a, axis=axes, keepdims=True))
+    defvjp(applied, slope)
+    return applied
+
+
+def _product(axes: tuple[int, ...]) -> Any:
+    """The product along some axes, of which autograd divides by each factor, 0 too."""
+    from autograd.extend import defvjp, primitive
+
+    def slope(product: Any, a: Any) -> Any:
+        last = range(-len(axes), 0)
+        flat = np.moveaxis(a, axes, last)
+        rows = flat.reshape(-1, math.prod(flat.shape[n] for n in last))
+        ones = np.ones((len(rows), 1), a.dtype)
+        before = np.cumprod(np.concatenate([ones, rows], 1), 1)[:, :-1]
+        behind = np.cumprod(np.concatenate([ones, rows[:, ::-1]], 1), 1)[:, -2::-1]
+        others = np.moveaxis((before * behind).reshape(flat.shape), last, axes)
+        return lambda g: g * others
+
+    applied = primitive(lambda a: np.prod(a, axis=axes, keepdims=True))
     defvjp(applied, slope)
     return applied
 

@@ -104,8 +104,13 @@ def _row(op: RowOp) -> tuple[dict[str, Any], ...]:
 
 
 def _map(op: MapOp) -> tuple[dict[str, Any], ...]:
-    passes = tuple(_pass(of) for of in op.passes)
-    plan = {"AXES": dict(op.axes), "PASSES": passes} if passes else {k.upper(): v for k, v in _walk(op).items()}
+    plan = {"AXES": dict(op.axes), **{k.upper(): v for k, v in _walk(op).items()}}
+    if op.passes:
+        own = {t.name for t in op.tensors}
+        held = {t.name: t.dtypes[0] for of in op.passes for t in of.tensors if t.name not in own}
+        axes = {name: groups for of in op.passes for name, groups in of.axes}
+        passes = tuple(_pass(of, op) for of in op.passes)
+        plan = {"AXES": {**dict(op.axes), **axes}, "HELD": held, "PASSES": passes}
     schedules = _grouped((entry.element, str(entry.schedule)) for entry in op.entries)
     descriptor = {"_dims": dict(op.dims), "_axes": dict(op.shares), "_space": op.space}
     return descriptor, plan, {"arch": str(op.arch), "schedules": schedules}
@@ -114,7 +119,6 @@ def _map(op: MapOp) -> tuple[dict[str, Any], ...]:
 def _walk(op: MapOp) -> dict[str, Any]:
     """What is declared of one walk over cells."""
     return {
-        "axes": dict(op.axes),
         "summed": op.summed,
         "placed": dict(op.placed),
         "indices": op.indices,
@@ -128,12 +132,14 @@ def _walk(op: MapOp) -> dict[str, Any]:
     }
 
 
-def _said(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value != {}}
-
-
-def _pass(op: MapOp) -> rt.MapPass:
-    return rt.MapPass(tuple(map(argument_of, op.tensors)), space=op.space, **_said(_walk(op)))
+def _pass(op: MapOp, of: MapOp) -> rt.MapPass:
+    """A pass of the op `of`."""
+    writes = tuple(t.name for t in op.tensors if t.role != "in")
+    said = {name: value for name, value in _walk(op).items() if value != {}}
+    if not op.sums or op.sum_outputs == writes:
+        del said["sum_outputs"]
+    reads = tuple(t.name for t in op.tensors if t.role == "in")
+    return rt.MapPass(reads, writes, op.served, None if op.space == of.space else op.space, **said)
 
 
 def _list(op: ListOp) -> tuple[dict[str, Any], ...]:

@@ -11,7 +11,8 @@ from baracuda.runtime import Schedule
 from ..conditions.parse import read_condition
 from ..program import Line, Name, Reduce, kind_of
 from ..program.tree import Call, Const, Expr, Query, Read, children, reads, walk
-from ..spec.map_passes import Pass, passes
+from ..spec.map_kinds import KindGroup, kind_groups
+from ..spec.map_passes import Pass
 from ..spec.map_program import Parts, copies_of, groups_of, place_of, queries_of, split
 from ..spec.names import in_kernel
 from ..spec.scope import kinds_of
@@ -34,23 +35,31 @@ _FEW = 2  # operands of terms, tensors and indices together
 
 def lower_map(spec: MapSpec, spec_path: str) -> MapOp:
     """The decisions for `spec`, which has been checked."""
-    of_kinds = {kind: passes(of) for kind, of in spec.by_kind.items()}
-    first = next(iter(of_kinds.values()))
-    if len(first) == 1:
-        return _lowered(spec, spec_path, {kind: of[0] for kind, of in of_kinds.items()})
-    lowered = tuple(_lowered(of.spec, spec_path, {"": of}) for of in first)
-    kinds = {name: kind for of in lowered for name, kind in of.kinds.items()}
+    walks = [walk for group in kind_groups(spec) for walk in _walks(group, spec, spec_path)]
+    if len(walks) == 1:
+        return walks[0]
     arguments = tuple(lower_tensor(n, t, spec, over=t.held) for n, t in spec.arguments.items())
+    sorts = {name: sort for of in walks for name, sort in of.kinds.items()}
     return replace(
-        lowered[-1],
+        walks[-1],
         **shared_fields(spec, spec_path, arguments, _shapes_of(spec)),
-        space=groups_of(spec, split(spec)),
+        space=groups_of(spec, max(map(split, spec.by_kind.values()), key=lambda parts: len(parts.cells))),
         axes=tuple((Identifier(name), t.groups) for name, t in spec.arguments.items()),
-        scalars=tuple(dict.fromkeys(s for of in lowered for s in of.scalars)),
-        entries=tuple(_entries(spec, *(of.terms for of in lowered))),
-        kinds=kinds,
-        passes=tuple(replace(of, kinds=kinds, number=number) for number, of in enumerate(lowered, 1)),
+        scalars=tuple(dict.fromkeys(s for of in walks for s in of.scalars)),
+        entries=tuple(_entries(spec, *(of.terms for of in walks))),
+        kinds=sorts,
+        kinds_offered=names(spec.kinds),
+        passes=tuple(replace(of, kinds=sorts, number=number) for number, of in enumerate(walks, 1)),
     )
+
+
+def _walks(group: KindGroup, spec: MapSpec, spec_path: str) -> Iterator[MapOp]:
+    """The passes of some kinds that take the same ones."""
+    table = {name: spec.kinds[name] for name in group.passes if name} if len(group.passes) > 1 else {}
+    for number, first in enumerate(next(iter(group.passes.values()))):
+        alike = {name: of[number] for name, of in group.passes.items()}
+        of = first.spec.model_copy(update={"kinds": table})
+        yield replace(_lowered(of, spec_path, alike), served=names(filter(None, alike)))
 
 
 def _shapes_of(spec: MapSpec) -> dict[str, str]:
@@ -73,7 +82,9 @@ def _lowered(spec: MapSpec, spec_path: str, of_kinds: Mapping[str, Pass]) -> Map
 
     def body(name: str, outputs: list[str], sums: str = "") -> Body:
         bodies = {kind: of.body(name, outputs, **of.reduced(sums)) for kind, of in each.items()}
-        return joined({Identifier(kind): of for kind, of in bodies.items()}) if spec.kinds else bodies[""]
+        if not spec.kinds:
+            return next(iter(bodies.values()))
+        return joined({Identifier(kind): of for kind, of in bodies.items()})
 
     terms = body("terms", values, "sums")
     return MapOp(
@@ -161,9 +172,10 @@ class _Lowering:
         return Body(
             name=Identifier(name),
             known=tuple(self._sum(x) for x in known if x.name in used),
-            reads=tuple(t for t in self._plain if t.name in wanted | copied),
+            reads=tuple(t for t in self._plain if t.name in wanted - self._numbers | copied),
             placed=tuple(self._placed(x.name) for x in placed),
-            converted=tuple(t for t in self._plain if t.name in inner),
+            uniform=tuple(t for t in self._plain if t.name in inner & self._numbers),
+            converted=tuple(t for t in self._plain if t.name in inner - self._numbers),
             indices=self._queried("index", exprs),
             sizes=self._queried("size", exprs),
             scalars=self._scalars(exprs),
@@ -176,6 +188,11 @@ class _Lowering:
     def _plain(self) -> list[Tensor]:
         """The inputs that are read as they are."""
         return [t for n, t in self.tensors.items() if n in self.spec.inputs and not self.parts.placed(n)]
+
+    @cached_property
+    def _numbers(self) -> frozenset[str]:
+        """The inputs that are one number for all cells."""
+        return frozenset(name for name, tensor in self.spec.inputs.items() if not tensor.dims)
 
     def _queried(self, what: str, exprs: Iterable[Expr]) -> tuple[Identifier, ...]:
         """The dims whose index or size the expressions name."""
@@ -203,7 +220,8 @@ class _Lowering:
             indices=self._queried("index", exprs),
             sizes=self._queried("size", exprs),
             scalars=self._scalars(exprs),
-            converted=tuple(t for t in self._plain if t.name in wanted),
+            uniform=tuple(t for t in self._plain if t.name in wanted & self._numbers),
+            converted=tuple(t for t in self._plain if t.name in wanted - self._numbers),
             placed=tuple(self._placed(x.name) for x in lines if x.name in self.parts.reads),
             values=tuple(self._value(x) for x in values),
             still=names(sorted(still)),

@@ -65,6 +65,7 @@ class PlacedRead:
     places: tuple[Expr, ...]
     outside: Expr
     placed: tuple[PlacedRead, ...]
+    uniform: tuple[Tensor, ...]
     converted: tuple[Tensor, ...]
     indices: tuple[Name, ...]
     sizes: tuple[Name, ...]
@@ -89,6 +90,7 @@ class Body:
     known: tuple[Sum, ...]  # sums that are computed already
     reads: tuple[Tensor, ...]
     placed: tuple[PlacedRead, ...]
+    uniform: tuple[Tensor, ...]  # numbers in memory that all cells compute with
     converted: tuple[Tensor, ...]  # of those, the ones whose value the program computes with
     indices: tuple[Name, ...]
     sizes: tuple[Name, ...]
@@ -126,7 +128,8 @@ def joined(bodies: Mapping[Name, Body]) -> Body:
     def union(part: str) -> tuple[Any, ...]:
         return tuple(dict.fromkeys(value for body in bodies.values() for value in getattr(body, part)))
 
-    needed: dict[str, Any] = {part: union(part) for part in ("reads", "converted", "indices", "sizes", "scalars")}
+    parts = ("reads", "uniform", "converted", "indices", "sizes", "scalars")
+    needed: dict[str, Any] = {part: union(part) for part in parts}
     return replace(first, **needed, kinds=tuple(bodies.items()))
 
 
@@ -159,6 +162,7 @@ class MapOp(Op):
     entries: tuple[Entry, ...]
     kinds: Mapping[str, str]  # of the program's names: "float", "int" or "bool"
     number: int = 0  # of a pass, from 1
+    served: tuple[Name, ...] = ()  # of a pass: the kinds that take it, of an op that has some
     passes: tuple[MapOp, ...] = ()  # in order, of a program that takes several; then the op itself has no bodies
 
     @property
@@ -167,8 +171,10 @@ class MapOp(Op):
 
     @property
     def operands(self) -> tuple[Name, ...]:
-        """What has a place for each cell: the tensors, and the indices that the program reads."""
-        return (*(t.local for t in self.tensors), *(Name(f"{d}_index") for d in self.indices))
+        """What has a place for each cell: tensors that are not one number, and the indices that the program reads."""
+        numbers = {name for name, groups in self.axes if not groups} - {of for _, of in self.copies}
+        cells = (t for t in self.tensors if t.role != "in" or t.name not in numbers)
+        return (*(t.local for t in cells), *(Name(f"{d}_index") for d in self.indices))
 
     @property
     def bodies(self) -> tuple[Body, ...]:

@@ -220,8 +220,9 @@ class _Derivation:
                 sizes = Term(1.0, (), tuple(Query("size", dim) for dim in dims))
                 away = self._hoisted(Call("sub", (arg, self._hoisted(Reduce("mean", arg, dims)))))
                 self._push(arg, [t.times(Term(2.0, (away,))).times(sizes) for t in terms], arg)
-            case Reduce(kind="prod"):
-                raise ProgramError("the gradient of a prod is not derived, for a factor may be 0; write it out")
+            case Reduce(kind="prod", arg=arg, dims=dims):
+                others = self._other_factors(arg, dims, result)
+                self._push(arg, [t.times(Term(1.0, (others,))) for t in terms], arg)
             case Reduce(arg=arg, dims=dims):
                 self._push(arg, self._of_extreme(terms, arg, dims, result), arg)
             case Call(op=op, args=args):
@@ -289,6 +290,20 @@ class _Derivation:
         chosen = Call("equal", (arg, result))
         count = self._hoisted(Reduce("sum", Call("where", (chosen, Const(1.0), Const(0.0))), dims))
         return [Term(1.0, (Call("where", (chosen, self._product(t), Const(0.0))),), (count,)) for t in terms]
+
+    def _other_factors(self, arg: Expr, dims: tuple[str, ...], result: Expr) -> Expr:
+        """The product of the other factors: the quotient, but of a factor by which nothing can be divided.
+
+        Such a factor is 0, infinite or NaN. Of the only one, it is the product of all that are not; else the product
+        itself, with the sign without the factor.
+        """
+        zero, one = Const(0.0), Const(1.0)
+        odd = Call("logical_or", (Call("equal", (arg, zero)), Call("not_equal", (Call("sub", (arg, arg)), zero))))
+        rest = self._hoisted(Reduce("prod", Call("where", (odd, one, arg)), dims))
+        count = self._hoisted(Reduce("sum", Call("where", (odd, one, zero)), dims))
+        signed = Call("where", (Call("less", (arg, zero)), Call("neg", (result,)), result))
+        alone = Call("where", (Call("equal", (count, one)), rest, signed))
+        return self._hoisted(Call("where", (odd, alone, Call("div", (result, arg)))))
 
     def _ruled(self, rule: Expr, args: tuple[Expr, ...], result: Expr, terms: list[Term]) -> list[Term]:
         values = {name: self._factors(a) for name, a in zip("abc", args, strict=False) if name in reads(rule)}

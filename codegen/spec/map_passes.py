@@ -26,12 +26,15 @@ class Pass:
     parts: Parts
 
 
-def passes(spec: MapSpec) -> tuple[Pass, ...]:
-    """The passes of the program, in order; raises ProgramError for what none compute."""
+def passes(spec: MapSpec, held: str = "held") -> tuple[Pass, ...]:
+    """The passes of the program, in order; raises ProgramError for what none compute.
+
+    Names of arrays that are handed over end in `held`.
+    """
     parts = split(spec)
     if is_one_pass(spec, parts):
         return (Pass(spec, parts),)
-    cut = tuple(_Cut(spec, _hoisted(parts)).passes())
+    cut = tuple(_Cut(spec, _hoisted(parts), held).passes())
     return cut if len(cut) > 1 else (Pass(spec, cut[0].parts),)
 
 
@@ -55,8 +58,8 @@ class _Walk:
 
 
 class _Cut:
-    def __init__(self, spec: MapSpec, parts: Parts) -> None:
-        self.spec, self.parts = spec, parts
+    def __init__(self, spec: MapSpec, parts: Parts, held: str) -> None:
+        self.spec, self.parts, self.held = spec, parts, held
         self.kinds = kinds_of(spec, parts.lines)
         self.lines = {line.name: line for line in parts.lines}
         self.behind: dict[str, frozenset[str]] = {}  # the reductions that each line rests on, itself included
@@ -128,14 +131,14 @@ class _Cut:
             return found
         for later in self.walks[place + 1 :]:
             copied = [name for name in later.outputs if self._follows(name, walk)]
-            found |= {name: f"{name}_held" for name in copied}
+            found |= {name: f"{name}_{self.held}" for name in copied}
             pending = [*later.sums, *(name for name in later.outputs if name not in copied)]
             seen = set(pending)
             while pending:
                 line = self.lines.get(pending.pop())
                 for name in reads(line.expr) if line is not None else ():
                     if name in self.lines and self._follows(name, walk):
-                        found[name] = name if self._is_kept(name, walk) else f"{name}_held"
+                        found[name] = name if self._is_kept(name, walk) else f"{name}_{self.held}"
                     elif name not in seen:
                         seen.add(name)
                         pending.append(name)

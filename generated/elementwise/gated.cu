@@ -94,7 +94,7 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Pr
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
-// @lines templates/map.cu.jinja:26 3 +1 1 -1 1 +4 2 +5 2 +7 1 -1 2 +11 7 +12 1 +1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 +5 2
+// @lines templates/map.cu.jinja:30 3 +1 1 -1 1 +4 2 +5 2 +7 1 -1 2 +11 7 +12 1 +1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 +5 2
 // @lines +1 1 +1 1 -1 1 +14 2 +5 1 -125 1 -1 1 +127 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1
 // @lines +7 1 -1 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 -1 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 -1 1 +6 1 -16 1
 // @lines +7 1 -1 1 +6 1 -16 1 +7 1 -1 1 +6 1 +2 3 +1 1 +2 2 +1 6 +1 4

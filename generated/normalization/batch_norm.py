@@ -90,51 +90,15 @@ class BatchNormPlan(rt.MapPlan[BatchNormDescriptor]):
     )
     PASSES = (
         rt.MapPass(
-            (
-                rt.Argument("x", "in", "array"),
-                rt.Argument("running_mean", "in", "array", dtypes=("acc",)),
-                rt.Argument("running_var", "in", "array", dtypes=("acc",)),
-                rt.Argument("mu", "out", "array", dtypes=("acc",)),
-                rt.Argument("rstd", "out", "array", dtypes=("acc",)),
-                rt.Argument("new_mean", "out", "array", dtypes=("acc",), may_alias=("running_mean",)),
-                rt.Argument("new_var", "out", "array", dtypes=("acc",), may_alias=("running_var",)),
-            ),
-            rt.table(
-                x=(("n",), ("channel",), ("pixel",)),
-                running_mean=(("channel",),),
-                running_var=(("channel",),),
-                mu=(("channel",),),
-                rstd=(("channel",),),
-                new_mean=(("channel",),),
-                new_var=(("channel",),),
-            ),
-            (("n",), ("channel",), ("pixel",)),
+            ("x", "running_mean", "running_var"),
+            ("mu", "rstd", "new_mean", "new_var"),
             summed=("n", "pixel"),
             sizes=("n", "pixel"),
             scalars=("eps", "momentum"),
             sums=("",),
             sum_bytes=(24,),
-            sum_outputs=("mu", "rstd", "new_mean", "new_var"),
         ),
-        rt.MapPass(
-            (
-                rt.Argument("x", "in", "array"),
-                rt.Argument("gamma", "in", "array", dtypes=("T", "acc")),
-                rt.Argument("beta", "in", "array", dtypes=("T", "acc")),
-                rt.Argument("mu", "in", "array", dtypes=("acc",)),
-                rt.Argument("rstd", "in", "array", dtypes=("acc",)),
-                rt.Argument("y", "out", "array", may_alias=("x",)),
-            ),
-            rt.table(
-                x=(("n",), ("channel",), ("pixel",)),
-                gamma=(("channel",),),
-                beta=(("channel",),),
-                mu=(("channel",),),
-                rstd=(("channel",),),
-                y=(("n",), ("channel",), ("pixel",)),
-            ),
-            (("n",), ("channel",), ("pixel",)),
-        ),
+        rt.MapPass(("x", "gamma", "beta", "mu", "rstd"), ("y",)),
     )
 
     def run(

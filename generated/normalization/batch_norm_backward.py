@@ -78,60 +78,19 @@ class BatchNormBackwardPlan(rt.MapPlan[BatchNormBackwardDescriptor]):
         dx=(("n",), ("channel",), ("pixel",)),
         dgamma=(("channel",),),
         dbeta=(("channel",),),
+        dx_part_held=(("channel",),),
+        dx_part2_held=(("channel",),),
     )
+    HELD = rt.table(dx_part_held="acc", dx_part2_held="acc")
     PASSES = (
         rt.MapPass(
-            (
-                rt.Argument("dy", "in", "array"),
-                rt.Argument("x", "in", "array"),
-                rt.Argument("gamma", "in", "array", dtypes=("T", "acc")),
-                rt.Argument("mu", "in", "array", dtypes=("acc",)),
-                rt.Argument("rstd", "in", "array", dtypes=("acc",)),
-                rt.Argument("dgamma", "out", "array", dtypes=("T", "acc")),
-                rt.Argument("dbeta", "out", "array", dtypes=("T", "acc")),
-                rt.Argument("dx_part_held", "out", "array", dtypes=("acc",)),
-                rt.Argument("dx_part2_held", "out", "array", dtypes=("acc",)),
-            ),
-            rt.table(
-                dy=(("n",), ("channel",), ("pixel",)),
-                x=(("n",), ("channel",), ("pixel",)),
-                gamma=(("channel",),),
-                mu=(("channel",),),
-                rstd=(("channel",),),
-                dgamma=(("channel",),),
-                dbeta=(("channel",),),
-                dx_part_held=(("channel",),),
-                dx_part2_held=(("channel",),),
-            ),
-            (("n",), ("channel",), ("pixel",)),
+            ("dy", "x", "gamma", "mu", "rstd"),
+            ("dgamma", "dbeta", "dx_part_held", "dx_part2_held"),
             summed=("n", "pixel"),
             sizes=("n", "pixel"),
             sums=("", "", ""),
-            sum_outputs=("dgamma", "dbeta", "dx_part_held", "dx_part2_held"),
         ),
-        rt.MapPass(
-            (
-                rt.Argument("dy", "in", "array"),
-                rt.Argument("x", "in", "array"),
-                rt.Argument("gamma", "in", "array", dtypes=("T", "acc")),
-                rt.Argument("mu", "in", "array", dtypes=("acc",)),
-                rt.Argument("rstd", "in", "array", dtypes=("acc",)),
-                rt.Argument("dx_part_held", "in", "array", dtypes=("acc",)),
-                rt.Argument("dx_part2_held", "in", "array", dtypes=("acc",)),
-                rt.Argument("dx", "out", "array", may_alias=("dy", "x")),
-            ),
-            rt.table(
-                dy=(("n",), ("channel",), ("pixel",)),
-                x=(("n",), ("channel",), ("pixel",)),
-                gamma=(("channel",),),
-                mu=(("channel",),),
-                rstd=(("channel",),),
-                dx_part_held=(("channel",),),
-                dx_part2_held=(("channel",),),
-                dx=(("n",), ("channel",), ("pixel",)),
-            ),
-            (("n",), ("channel",), ("pixel",)),
-        ),
+        rt.MapPass(("dy", "x", "gamma", "mu", "rstd", "dx_part_held", "dx_part2_held"), ("dx",)),
     )
 
     def run(

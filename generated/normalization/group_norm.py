@@ -78,39 +78,15 @@ class GroupNormPlan(rt.MapPlan[GroupNormDescriptor]):
     )
     PASSES = (
         rt.MapPass(
-            (
-                rt.Argument("x", "in", "array"),
-                rt.Argument("mu", "out", "array", dtypes=("acc",)),
-                rt.Argument("rstd", "out", "array", dtypes=("acc",)),
-            ),
-            rt.table(x=(("n",), ("group", "channel"), ("pixel",)), mu=(("n",), ("group",)), rstd=(("n",), ("group",))),
-            (("n",), ("group", "channel"), ("pixel",)),
+            ("x",),
+            ("mu", "rstd"),
             summed=("channel", "pixel"),
             sizes=("channel", "pixel"),
             scalars=("eps",),
             sums=("",),
             sum_bytes=(24,),
-            sum_outputs=("mu", "rstd"),
         ),
-        rt.MapPass(
-            (
-                rt.Argument("x", "in", "array"),
-                rt.Argument("gamma", "in", "array", dtypes=("T", "acc"), optional="has_affine"),
-                rt.Argument("beta", "in", "array", dtypes=("T", "acc"), optional="has_affine"),
-                rt.Argument("mu", "in", "array", dtypes=("acc",)),
-                rt.Argument("rstd", "in", "array", dtypes=("acc",)),
-                rt.Argument("y", "out", "array", may_alias=("x",)),
-            ),
-            rt.table(
-                x=(("n",), ("group", "channel"), ("pixel",)),
-                gamma=(("group", "channel"),),
-                beta=(("group", "channel"),),
-                mu=(("n",), ("group",)),
-                rstd=(("n",), ("group",)),
-                y=(("n",), ("group", "channel"), ("pixel",)),
-            ),
-            (("n",), ("group", "channel"), ("pixel",)),
-        ),
+        rt.MapPass(("x", "gamma", "beta", "mu", "rstd"), ("y",)),
     )
 
     def run(

@@ -83,6 +83,6 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Pr
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
-// @lines templates/map.cu.jinja:26 3 +1 1 +4 2 +5 2 +20 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 +2 1 +5 1 -1 1 -1 1
-// @lines +2 1 +1 2 +1 2 +4 2 +4 1 +4 1 +1 1 -116 1 -1 1 +4 1 -1 1 -1 1 -1 1 +115 1 -1 1 +1 1 +1 2 +5 1 -121 1 +134 1 +6
-// @lines 3 +4 3 -68 2 +7 2 +1 1 +16 2 -127 1 +131 1 +7 1 +3 1 +9 3 +1 1 +2 2 +1 6 +1 4
+// @lines templates/map.cu.jinja:30 3 +1 1 +4 2 +5 2 +20 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 +2 1 +5 1 -1 1 -1 1
+// @lines +2 1 +1 2 +1 2 +4 2 +4 1 +4 1 +1 1 -120 1 -1 1 +8 1 -1 1 -1 1 -1 1 +115 1 -1 1 +1 1 +1 2 +5 1 -121 1 +134 1 +6
+// @lines 3 +4 3 -68 2 +7 2 +1 1 +16 2 -131 1 +135 1 +7 1 +3 1 +9 3 +1 1 +2 2 +1 6 +1 4

@@ -6,4 +6,5 @@
 __all__ = [
     "dropout",
     "dropout_backward",
+    "random_values",
 ]

@@ -21,15 +21,11 @@ class DropoutDescriptor(rt.MapDescriptor):
 
     input_shape: extents of x and y, rank 1 to 8
     p: the probability that an element becomes 0
-    seed: key of the random numbers
-    offset: which of the seed's sequences; another one for each call
     element: type of the elements, one of f32, f16, bf16, f64
     """
 
     input_shape: tuple[int, ...]
     p: float
-    seed: int = 0
-    offset: int = 0
     element: rt.ElementKind | str
 
     _elements = ("f32", "f16", "bf16", "f64")
@@ -47,25 +43,34 @@ class DropoutPlan(rt.MapPlan[DropoutDescriptor]):
 
     OP = "dropout"
     DESCRIPTOR = DropoutDescriptor
-    TENSORS = (rt.Argument("x", "in", "array"), rt.Argument("y", "out", "array", may_alias=("x",)))
+    TENSORS = (
+        rt.Argument("x", "in", "array"),
+        rt.Argument("seed", "in", "array", dtypes=("i64",)),
+        rt.Argument("offset", "in", "array", dtypes=("i64",)),
+        rt.Argument("y", "out", "array", may_alias=("x",)),
+    )
     PROMISES = rt.table(y=("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch"))
     EXTENTS = (rt.Extent("input_shape", "x"),)
-    AXES = rt.table(x=(("cell",),), y=(("cell",),))
+    AXES = rt.table(x=(("cell",),), seed=(), offset=(), y=(("cell",),))
     INDICES = ("cell",)
     CELL_INDICES = ("cell",)
-    SCALARS = ("p", "seed", "offset")
+    SCALARS = ("p",)
 
     def run(
         self,
         *,
         x: rt.Array,
+        seed: rt.Array,
+        offset: rt.Array,
         y: rt.Array,
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> None:
         """Check the arguments and start the kernels; nothing is allocated.
 
-        x (in): input; [cell] of T, any strides
+        x (in): elements; [cell] of T, any strides
+        seed (in): key of the random numbers; [] of i64, any strides
+        offset (in): which of the seed's sequences; another one for each call; [] of i64, any strides
         y (out): the result; [cell] of T, any strides; may be the memory of x
         workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
         stream: a raw handle or a stream object; by default the current one of the arrays' library
@@ -73,7 +78,7 @@ class DropoutPlan(rt.MapPlan[DropoutDescriptor]):
         Here cell is input_shape; T is the descriptor's element.
         Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall.
         """
-        arrays = (x, y)
+        arrays = (x, seed, offset, y)
         return self._run(arrays, workspace, stream)
 
     run_unchecked = rt.run_unchecked(run)

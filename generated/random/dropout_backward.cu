@@ -15,10 +15,10 @@ struct Program {
     using acc_t = acc_of<T>;
     struct Args : MapArgs<operand::COUNT> {
         const T* dy_;
+        const i64* seed_;
+        const i64* offset_;
         T* dx_;
         double p_;
-        long long seed_;
-        long long offset_;
     };
 
     // The values of cells.
@@ -31,14 +31,14 @@ struct Program {
         }
         template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
             const acc_t p_ = acc_t(args.p_);
-            const i64 seed_ = i64(args.seed_);
-            const i64 offset_ = i64(args.offset_);
+            const i64 seed_ = i64(*args.seed_);
+            const i64 offset_ = i64(*args.offset_);
             Philox philox;  // hides the function: elements next to each other share a call
             lanes.each([&](const auto& lane) {
                 const index_value cell_index = lane.index(operand::cell_index);
                 const acc_t dy_ = acc_t(lane.value(dy_slice));
-                lane.of(dx_pack) = T(acc_t(math::right_shift(philox(seed_, offset_, cell_index),
-                    8ll)) * acc_t(5.960464477539063e-08) >= p_ ? dy_ / (acc_t(1) - p_) : acc_t(0.0));
+                lane.of(dx_pack) = T(acc_t(1.0) / (acc_t(1) - p_) * (acc_t(math::right_shift(philox(seed_, offset_,
+                    cell_index), 8ll)) * acc_t(5.960464477539063e-08) >= p_ ? dy_ : acc_t(0.0)));
             });
         }
         template <class Write> __device__ void writes(const Args& args, const Write& write) const {
@@ -51,9 +51,9 @@ struct Program {
 
 using namespace baracuda;
 
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
+extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false, true))
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
-// @lines templates/map.cu.jinja:26 3 +1 1 +4 2 +5 2 +20 7 +12 1 +1 1 -1 1 +8 1 -1 1 -1 1 +4 2 +1 2 +1 1 +5 2 +1 1 +1 1
-// @lines +14 2 -127 1 -1 1 -1 1 +129 1 +1 1 -128 1 +2 1 +135 1 -1 1 +9 3 +1 1 +2 2 +1 6 +1 4
+// @lines templates/map.cu.jinja:30 3 +1 1 +4 2 +5 2 +20 7 +12 1 +1 1 -1 1 -1 1 -1 1 +8 1 +4 2 +1 2 +1 1 +5 2 +1 1 +1 1
+// @lines +14 2 -131 1 +2 1 -1 1 +130 1 +1 1 -128 1 +2 1 +135 1 -1 1 +9 3 +1 1 +2 2 +1 6 +1 4

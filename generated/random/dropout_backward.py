@@ -21,15 +21,11 @@ class DropoutBackwardDescriptor(rt.MapDescriptor):
 
     input_shape: extents of dy and dx, rank 1 to 8
     p: the probability that an element becomes 0
-    seed: key of the random numbers
-    offset: which of the seed's sequences; another one for each call
     element: type of the elements, one of f32, f16, bf16, f64
     """
 
     input_shape: tuple[int, ...]
     p: float
-    seed: int = 0
-    offset: int = 0
     element: rt.ElementKind | str
 
     _elements = ("f32", "f16", "bf16", "f64")
@@ -47,19 +43,26 @@ class DropoutBackwardPlan(rt.MapPlan[DropoutBackwardDescriptor]):
 
     OP = "dropout_backward"
     DESCRIPTOR = DropoutBackwardDescriptor
-    TENSORS = (rt.Argument("dy", "in", "array"), rt.Argument("dx", "out", "array", may_alias=("dy",)))
+    TENSORS = (
+        rt.Argument("dy", "in", "array"),
+        rt.Argument("seed", "in", "array", dtypes=("i64",)),
+        rt.Argument("offset", "in", "array", dtypes=("i64",)),
+        rt.Argument("dx", "out", "array", may_alias=("dy",)),
+    )
     PROMISES = rt.table(dx=("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch"))
     EXTENTS = (rt.Extent("input_shape", "dy"),)
     GRADIENT = rt.Gradient("dropout", rt.table(dy="y"), rt.table(dx="x"))
-    AXES = rt.table(dy=(("cell",),), dx=(("cell",),))
+    AXES = rt.table(dy=(("cell",),), seed=(), offset=(), dx=(("cell",),))
     INDICES = ("cell",)
     CELL_INDICES = ("cell",)
-    SCALARS = ("p", "seed", "offset")
+    SCALARS = ("p",)
 
     def run(
         self,
         *,
         dy: rt.Array,
+        seed: rt.Array,
+        offset: rt.Array,
         dx: rt.Array,
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
@@ -67,6 +70,8 @@ class DropoutBackwardPlan(rt.MapPlan[DropoutBackwardDescriptor]):
         """Check the arguments and start the kernels; nothing is allocated.
 
         dy (in): gradient of the loss with respect to y; [cell] of T, any strides
+        seed (in): key of the random numbers; [] of i64, any strides
+        offset (in): which of the seed's sequences; another one for each call; [] of i64, any strides
         dx (out): gradient with respect to x; [cell] of T, any strides; may be the memory of dy
         workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
         stream: a raw handle or a stream object; by default the current one of the arrays' library
@@ -74,7 +79,7 @@ class DropoutBackwardPlan(rt.MapPlan[DropoutBackwardDescriptor]):
         Here cell is input_shape; T is the descriptor's element.
         Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall.
         """
-        arrays = (dy, dx)
+        arrays = (dy, seed, offset, dx)
         return self._run(arrays, workspace, stream)
 
     run_unchecked = rt.run_unchecked(run)

@@ -6,6 +6,7 @@
 __all__ = [
     "reduce_axes",
     "reduce_axes_arg",
+    "reduce_axes_backward",
     "reduce_axes_bool",
     "reduce_axes_int",
     "var_mean",

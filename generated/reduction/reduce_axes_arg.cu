@@ -89,6 +89,6 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Pr
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
-// @lines templates/map.cu.jinja:26 3 +1 1 +4 2 +5 2 +7 2 +1 1 +1 1 +1 1 +1 1 -5 1 +1 1 +1 1 +3 7 +1 1 +1 1 +1 1 +1 1 +1
+// @lines templates/map.cu.jinja:30 3 +1 1 +4 2 +5 2 +7 2 +1 1 +1 1 +1 1 +1 1 -5 1 +1 1 +1 1 +3 7 +1 1 +1 1 +1 1 +1 1 +1
 // @lines 2 +1 1 +1 1 -1 1 +11 1 +1 2 +1 2 +1 2 +7 1 +1 1 +14 2 +5 1 -128 1 +2 1 +127 1 +10 1 +3 1 -16 1 +10 1 +3 1 +2 3
 // @lines +4 3 -68 2 +7 2 +1 1 +16 2 +5 1 +3 1 +3 1 +3 1 +6 1 -16 1 +3 1 +3 1 +6 1 +2 3 +1 1 +2 2 +1 6 +1 4

@@ -25,11 +25,11 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "map": (
         *(*_FIRST, map_.dims, everywhere.conditions, map_.own_memory, map_.tensors, kinds.table),
         *(*(kinds.each(rule) for rule in _PROGRAM), *_READ, *_LAST),
-        *(kinds.each(map_.contradictions), kinds.alike, everywhere.cases),
+        *(kinds.each(map_.contradictions), map_.outside, kinds.sorts, everywhere.cases),
     ),
     "list": (
         *(*_FIRST, map_.dims, *list_.DIMS, everywhere.conditions, map_.tensors, *list_.TENSORS, kinds.table),
-        *(*_PROGRAM, *_READ, *list_.PROGRAM, *_LAST, map_.contradictions, everywhere.cases),
+        *(*_PROGRAM, *_READ, *list_.PROGRAM, *_LAST, map_.contradictions, map_.outside, everywhere.cases),
     ),
     "body": (*_FIRST, everywhere.conditions, everywhere.tensors, *body.RULES, *_LAST, everywhere.cases),
 }

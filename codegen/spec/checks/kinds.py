@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ..defaults import OF_KIND
-from ..map_passes import passes
-from ..map_program import place_of, split
+from ..map_program import split
 from ..names import KEYWORDS
 from ..scope import kinds_of
 from ..spec import KindSpec, MapSpec
@@ -55,35 +54,14 @@ def _within(kind: str, place: Place) -> Place:
     return ("kinds", kind, *place) if place[0] in _OF_A_KIND else place
 
 
-def alike(spec: MapSpec) -> Iterator[Finding]:
-    """All kinds have as many reductions, over the same dims and of the same sorts, and the same outputs of them.
-
-    None reads at computed places, and a name has one sort of value in all.
-    """
-    first = ""
-    sorts: dict[str, str] = {}
+def sorts(spec: MapSpec) -> Iterator[Finding]:
+    """A name has one sort of value in all kinds."""
+    known: dict[str, str] = {}
     for name, of in spec.by_kind.items() if spec.kinds else ():
-        if len(cut := passes(of)) > 1:
-            text = f"takes {len(cut)} passes over the cells; make it an op of its own"
-            yield ("kinds", name, "program"), 0, text
-            continue
-        parts = split(of)
-        found = kinds_of(of, parts.lines)
-        for line in parts.lines:
+        lines = split(of).lines
+        found = kinds_of(of, lines)
+        for line in lines:
             sort = found[line.name]
-            if sorts.setdefault(line.name, sort) != sort:
-                text = f"{line.name!r} is a {sort}, and a {sorts[line.name]} in another kind; choose another name"
+            if known.setdefault(line.name, sort) != sort:
+                text = f"{line.name!r} is a {sort}, and a {known[line.name]} in another kind; choose another name"
                 yield ("kinds", name, "program"), line.number, text
-        for read in parts.reads.values():
-            text = f"{read.tensor!r} is read at a computed place; kinds read their own cell's values only"
-            yield ("kinds", name, "program"), 0, text
-        late = parts.late & set(spec.outputs)
-        sums = tuple((found[x.name], place_of(x.expr) is not None) for x in parts.sum_lines)
-        shape = parts.summed, sums, late
-        for output in (n for n in late if spec.outputs[n].optional):
-            yield ("outputs", output, "optional"), 0, f"{output!r} is made of a reduction of kinds; it is always there"
-        if not first:
-            first, expected = name, shape
-        elif shape != expected:
-            text = f"reduces otherwise than kind {first!r}; kinds that reduce differently are ops of their own"
-            yield ("kinds", name), 0, text

@@ -139,9 +139,10 @@ def contradictions(spec: MapSpec) -> Iterator[Finding]:
 def _operands(of: Pass) -> Iterator[Finding]:
     indices = {query for query in queries_of(of.parts) if query.what == "index"}
     placed = [name for name in of.spec.inputs if of.parts.placed(name)]
-    if len(of.spec.arguments) + len(placed) + len(indices) > MAX_OPERANDS:
+    arguments = [n for n, tensor in of.spec.arguments.items() if tensor.dims or n in of.spec.outputs]
+    if len(arguments) + len(placed) + len(indices) > MAX_OPERANDS:
         reads = f", {len(placed)} of them at computed places," if placed else ""
-        text = f"{len(of.spec.arguments)} arguments{reads} and {len(indices)} indices"
+        text = f"{len(arguments)} arguments{reads} and {len(indices)} indices"
         yield ("inputs",), 0, f"{text}; there is room for {MAX_OPERANDS} together"
 
 
@@ -155,12 +156,18 @@ def _overwritten(cut: tuple[Pass, ...]) -> Iterator[Finding]:
                     yield ("outputs", name, "may_alias"), 0, text
 
 
+def outside(spec: MapSpec) -> Iterator[Finding]:
+    """No kind reads a tensor at a computed place that says what lies outside."""
+    parts = [split(of) for of in spec.by_kind.values()]
+    for name, tensor in spec.inputs.items():
+        if tensor.outside is not None and not any(of.placed(name) for of in parts):
+            yield ("inputs", name, "outside"), 0, f"{name!r} is never read at a computed place; drop `outside`"
+
+
 def _reads(spec: MapSpec, parts: Parts) -> Iterator[Finding]:
     """What cannot be done with inputs that are read at computed places."""
     for name, tensor in spec.inputs.items():
         place, dims = ("inputs", name), parts.placed(name)
-        if tensor.outside is not None and not dims:
-            yield (*place, "outside"), 0, f"{name!r} is never read at a computed place; drop `outside`"
         if not dims:
             continue
         if tensor.optional:

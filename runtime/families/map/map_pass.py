@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...arrays.arguments import Argument
 from .geometry import Group
 
 
 @dataclass(frozen=True, slots=True)
 class MapPass:
-    """The constants of `MapPlan` of the same names, in capitals, for one pass.
+    """The arrays that a pass reads and writes, and the constants of `MapPlan` of the same names, in capitals.
 
-    Its tensors are arguments of the whole, and arrays in the workspace that an earlier pass leaves for it.
+    Arrays are arguments of the plan, or in the workspace: those of its `HELD`, which an earlier pass leaves. What is
+    None is as in the plan; `sum_outputs` are all that a pass with sums writes.
     """
 
-    tensors: tuple[Argument, ...]
-    axes: Mapping[str, tuple[Group, ...]]
-    space: tuple[Group, ...]
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    kinds: tuple[str, ...] = ()
+    space: tuple[Group, ...] | None = None
     summed: tuple[str, ...] = ()
     placed: Mapping[str, tuple[str, ...]] | None = None
     indices: tuple[str, ...] = ()
@@ -27,5 +28,5 @@ class MapPass:
     scalars: tuple[str, ...] = ()
     sums: tuple[str, ...] = ()
     sum_bytes: tuple[int, ...] = ()
-    sum_outputs: tuple[str, ...] = ()
+    sum_outputs: tuple[str, ...] | None = None
     copies: Mapping[str, str] | None = None

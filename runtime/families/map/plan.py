@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import combinations, product
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from ...arrays.arguments import Views
+from ...arrays.arguments import Argument, Views
 from ...arrays.axes import coalesce, contiguous_strides
 from ...arrays.element import ElementKind
 from ...arrays.tensor import TensorView, same_view
@@ -45,7 +45,7 @@ class MapPlan(Plan[M]):
     """Everything that a generated plan of the map family does not declare."""
 
     LAYOUTS: ClassVar[tuple[str, ...]] = ("packed", "flat", "strided")
-    AXES: ClassVar[dict[str, tuple[Group, ...]]]  # argument -> the dims that its axes run along
+    AXES: ClassVar[dict[str, tuple[Group, ...]]]  # argument, or array held -> the dims that its axes run along
     SUMMED: ClassVar[tuple[str, ...]] = ()  # dims that sums run over
     PLACED: ClassVar[dict[str, tuple[str, ...]]] = {}  # argument -> the dims along which it is read at computed places
     INDICES: ClassVar[tuple[str, ...]] = ()  # dims whose index the program reads
@@ -58,6 +58,8 @@ class MapPlan(Plan[M]):
     COPIES: ClassVar[dict[str, str]] = {}  # outputs -> the input that they equal
     SPACE: ClassVar[tuple[Group, ...] | None] = None  # of a pass: the dims of its cells, if not all
     NUMBER: ClassVar[int] = 0  # of a pass: which it is, from 1
+    KINDS: ClassVar[tuple[str, ...]] = ()  # of a pass: the kinds that take it, of an op that has some
+    HELD: ClassVar[dict[str, str]] = {}  # arrays in the workspace that passes leave for later ones, and their types
     PASSES: ClassVar[tuple[MapPass, ...]] = ()  # of a program that takes several walks
     PASS_PLANS: ClassVar[tuple[type[MapPlan[Any]], ...]] = ()  # follow from it
 
@@ -69,7 +71,12 @@ class MapPlan(Plan[M]):
     def __init__(self, descriptor: M, row: Registered, layouts: frozenset[str]) -> None:
         super().__init__(descriptor, row, layouts)
         self._geometries: dict[Any, Geometry] = {}
-        self._passes = [of(descriptor, row, layouts) for of in self.PASS_PLANS]
+        self._passes = [of(descriptor, row, layouts) for of in self._pass_plans(descriptor)]
+
+    @classmethod
+    def _pass_plans(cls, descriptor: M) -> Sequence[type[MapPlan[Any]]]:
+        """The passes of a problem, of whose kind they may be."""
+        return [of for of in cls.PASS_PLANS if not of.KINDS or descriptor.kind in of.KINDS]  # type: ignore[attr-defined]
 
     @classmethod
     def cannot_hold(cls, descriptor: M, sku: KernelSku) -> str | None:
@@ -80,7 +87,7 @@ class MapPlan(Plan[M]):
     def workspace_of(cls, descriptor: M, sku: KernelSku) -> int:
         """Bytes of the partial sums that blocks share, and of what passes hand over."""
         if cls.PASS_PLANS:
-            parts = max(sum(of._parts_bytes(descriptor, sku)) for of in cls.PASS_PLANS)
+            parts = max(sum(of._parts_bytes(descriptor, sku)) for of in cls._pass_plans(descriptor))
             return parts + sum(rounded(size) for size, *_ in cls._handed_over(descriptor).values())
         return sum(cls._parts_bytes(descriptor, sku))
 
@@ -88,7 +95,7 @@ class MapPlan(Plan[M]):
     def _handed_over(cls, descriptor: M) -> dict[str, tuple[int, tuple[int, ...], ElementKind]]:
         """What passes leave for later ones: bytes, shape and type of each array."""
         found = {}
-        for of in cls.PASS_PLANS:
+        for of in cls._pass_plans(descriptor):
             shapes = of.shapes_of(descriptor)
             for name, argument in of.ARGUMENTS.items():
                 if argument.written and name not in cls.ARGUMENTS:
@@ -324,14 +331,15 @@ class MapPlan(Plan[M]):
         return words
 
     def _steps(self, views: Views) -> dict[str, dict[Axis, int]]:
-        """For each operand (the tensors, then the indices), its stride along each axis of the space.
+        """For each operand (tensors that are more than a number, indices), its stride along each axis of the space.
 
         Of a tensor that is read at computed places, only along the other axes.
         """
-        steps = {
-            name: self._space.strides_of(self.AXES[name], views[name].strides) if name in views else _NO_AXIS
-            for name in self.ARGUMENTS
-        }
+        copied, steps = self.COPIES.values(), {}
+        for name, argument in self.ARGUMENTS.items():
+            if self.AXES[name] or argument.written or name in copied:
+                axes = self.AXES[name] if name in views else ()
+                steps[name] = self._space.strides_of(axes, views[name].strides) if axes else _NO_AXIS
         for name, dims in self.PLACED.items():
             steps[name] = {axis: step for axis, step in steps[name].items() if axis[0] not in dims}
         needed = self.CELL_INDICES if self._cut is None else self.INDICES
@@ -369,10 +377,24 @@ class MapPlan(Plan[M]):
 
 def _pass_plan(plan: type[MapPlan[Any]], declared: MapPass, number: int) -> type[MapPlan[Any]]:
     """The plan of one pass, which only the plan of the whole starts."""
-    values = {field.name.upper(): getattr(declared, field.name) for field in fields(declared)}
-    constants = {name: value for name, value in values.items() if value is not None}
+    given = {field.name.upper(): getattr(declared, field.name) for field in fields(declared)}
+    reads, writes = given.pop("READS"), given.pop("WRITES")
+    arguments = {argument.name: argument for argument in plan.TENSORS}
+    tensors = [_as_read(arguments.get(name), name, plan.HELD) for name in reads]
+    tensors += [arguments.get(name) or Argument(name, "out", "array", (plan.HELD[name],)) for name in writes]
+    constants = {name: value for name, value in given.items() if value is not None}
+    constants |= {"TENSORS": tuple(tensors), "AXES": {name: plan.AXES[name] for name in (*reads, *writes)}}
+    if declared.sums and declared.sum_outputs is None:
+        constants["SUM_OUTPUTS"] = writes
     base: Any = MapPlan
     return type(f"{plan.__name__}Pass{number}", (base,), {**constants, "DESCRIPTOR": plan.DESCRIPTOR, "NUMBER": number})
+
+
+def _as_read(argument: Argument | None, name: str, held: Mapping[str, str]) -> Argument:
+    """An argument as a pass reads it, which an earlier pass may have written, or an array that one left."""
+    if argument is not None and not argument.written:
+        return argument
+    return Argument(name, "in", "array", argument.dtypes if argument is not None else (held[name],))
 
 
 def _is_far(*sides: _Side) -> bool:

@@ -261,10 +261,12 @@ template <class Program, class Args> __device__ void walk(const Args& args) {
 }
 
 // Blocks of 256 threads per multiprocessor: the maximum if a thread moves one pack, half of it if several packs are in
-// flight, fewer if each element has its own offset, if places are computed, or if there is much to hold.
+// flight, fewer if each element has its own offset, if places or random numbers are computed, or if there is much to
+// hold.
 constexpr int MANY_OPERANDS = 6;
-__device__ constexpr int blocks_of_cells(int operands) {
+__device__ constexpr int blocks_of_cells(int operands, bool random) {
     if (LAYOUT == Layout::STRIDED) return 1;
+    if (random) return 5;
     if (LAYOUT == Layout::PACKED) return 8;
     // 16 lanes of two rows need more registers.
     return operands >= MANY_OPERANDS ? 4 : sizeof(Element) > 1 ? 8 : 6;
@@ -274,12 +276,12 @@ __device__ constexpr int blocks_of_columns(int operands, int widest) {
     const int sums = LAYOUT == Layout::PACKED ? 4 : 3, words = widest / int(sizeof(acc_of<Element>));
     return words > 2 ? 2 : words == 2 ? sums - 1 : sums;
 }
-template <class Program> __device__ constexpr int blocks_per_sm(bool computes_places) {
+template <class Program> __device__ constexpr int blocks_per_sm(bool computes_places, bool random = false) {
     constexpr int OPERANDS = Program::Args::OPERANDS;
     constexpr bool STORED = WALK == Walk::CELLS || WALK == Walk::COPIES;
     if (BARACUDA_WIDE) return 1;
     if (computes_places) return STORED ? 3 : 1;
-    if (STORED) return blocks_of_cells(OPERANDS);
+    if (STORED) return blocks_of_cells(OPERANDS, random);
     // Measured: f64 4131 GB/s with 6 blocks, 3934 with 8; bf16 3379 and 3550.
     if (WALK == Walk::SINGLES) return sizeof(Element) > 4 ? 6 : 8;
     if constexpr (WALK == Walk::COLUMNS)

@@ -14,10 +14,12 @@ import pytest
 from repository import SPECS
 
 import baracuda.runtime as rt
+from baracuda import ops
 from baracuda.codegen.emit.generate import texts
 from baracuda.codegen.emit.plan_classes import plan_of, rows_of
 from baracuda.codegen.lower.lower import lower
 from baracuda.codegen.spec.load import load_spec
+from baracuda.codegen.spec.map_kinds import kind_groups
 from baracuda.codegen.spec.map_passes import passes
 
 HEAD = """\
@@ -129,6 +131,45 @@ def test_what_is_handed_over_is_in_the_workspace(tmp_path: Path) -> None:
     assert plan.workspace_bytes >= 300 * 4
     spec = spec_of(tmp_path, "{y: {}, m: {dims: [i], dtype: acc}}", "m = mean(a, j)\ny = a - m")
     assert plan_for(spec, rows=300, cols=5).workspace_bytes == 0
+
+
+@pytest.mark.usefixtures("watched")
+def test_kinds_share_the_passes_that_are_alike(tmp_path: Path) -> None:
+    """Whatever a kind reduces and wherever it reads; a plan has the workspace that its own kind takes."""
+    table = {
+        "doubled": "a + a",
+        "lowered": "{program: 'm = max(a, j)\\ny = a - m'}".replace("'", '"'),
+        "raised": "{program: 'm = min(a, j)\\ny = a - m'}".replace("'", '"'),
+        "scaled": "a / sqrt(sum(square(a - mean(a, j)), j))",
+        "turned": "a[i, size(j) - 1 - j]",
+        "halved": "a / 2",
+    }
+    head = HEAD.replace("{a: {dims: [i, j]}, w: {dims: [j]}}", "{a: {dims: [i, j], outside: 0}}")
+    kinds = "".join(f"  {kind}: {text}\n" for kind, text in table.items())
+    path = tmp_path / "sample.yaml"
+    path.write_text(f"{head}outputs: [y]\nkinds:\n{kinds}")
+    spec = load_spec(path).spec
+    groups = [[*group.passes] for group in kind_groups(spec)]
+    assert groups == [["doubled", "halved"], ["lowered", "raised"], ["scaled"], ["turned"]]
+    a = np.random.default_rng(5).normal(size=(40, 300)).astype(np.float32)
+    b, away = a.astype(np.float64), a - a.mean(1, dtype=np.float64, keepdims=True)
+    right = [b * 2, b - b.max(1, keepdims=True), b - b.min(1, keepdims=True)]
+    right += [b / np.sqrt((away**2).sum(1, keepdims=True)), b[:, ::-1], b / 2]
+    held = []
+    for kind, value in zip(table, right, strict=True):
+        plan, y = plan_for(spec, kind=kind, rows=40, cols=300), np.full(a.shape, 99, np.float32)
+        run(plan, a=a, y=y)
+        np.testing.assert_allclose(y, value, rtol=2e-5, atol=2e-5, err_msg=kind)
+        held.append(plan.workspace_bytes)
+    assert held[0] == held[4] == held[5] == 0 < held[1] == held[2] < held[3]
+
+
+def test_the_gradient_of_a_product_is_that_of_the_other_factors() -> None:
+    """Also of zeros and infinities, by which nothing can be divided."""
+    x = np.array([[2, 3, -4], [2, 0, -4], [0, 0, 5], [np.inf, 3, 2], [np.nan, 2, 3]], np.float32)
+    dx = ops.reduce_axes_backward(np.array([1, 2, 1, 1, 1], np.float32), x, kind="prod", axes_mask=2)
+    others = [[-12, -8, 6], [0, -16, 0], [0, 0, 0], [6, np.inf, np.inf], [6, np.nan, np.nan]]
+    np.testing.assert_allclose(dx, np.array(others, np.float32), rtol=1e-6)
 
 
 @pytest.mark.parametrize("shape", [(3, 5000), (600, 40)], ids=str)

@@ -114,15 +114,6 @@ def test_a_wrong_table_is_refused_in_one_line(tmp_path: Path, old: str, new: str
     assert str(caught.value).partition("shaped.yaml:")[2] == message
 
 
-def test_kinds_reduce_alike(tmp_path: Path) -> None:
-    sums = "dims: {row: rows, col: columns}\ndescriptor: {rows: int, columns: int}\n"
-    text = TABLE.replace("dims: {cell: input_shape}\n", sums)
-    kinds = 'kinds: {sum: "sum(x, col)", both: "sum(x, col) + max(x, col)"}'
-    text = text[: text.index("outputs:")] + f"outputs: {{y: {{dims: [row]}}}}\n{kinds}\n"
-    with pytest.raises(SpecError, match="reduces otherwise than kind 'sum'"):
-        load(tmp_path, text)
-
-
 @pytest.mark.parametrize(
     ("table", "message"),
     [

@@ -143,6 +143,17 @@ def schema(**options: Any) -> None:
 
 
 @main.command()
+@arguments.SPECS
+@click.option("--from", "version", type=click.IntRange(1), help="Their language; default: what schema.json there says.")
+@click.option("--check", is_flag=True, help="Write nothing; list what would change and exit 1 if anything would.")
+def migrate(**options: Any) -> None:
+    """Rewrite specs of an earlier version of the language."""
+    from .make.migrate import migrate
+
+    arguments.end(migrate(**options))
+
+
+@main.command()
 @arguments.JSON
 def doctor(**options: Any) -> None:
     """Report what this machine can do; exit 1 if something required is missing."""

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from baracuda.codegen.spec.spec import BoundSpec
 from baracuda.runtime import ElementKind
 
 from ..problems.problem import Arrays
@@ -32,11 +31,13 @@ class Settings:
 
 @dataclass(frozen=True)
 class Measured:
-    """An output's worst error, in units of the bound and absolute, and the norms of error over value."""
+    """Its worst error, in units of the bound and absolute, the norms of error over value; the factors of the bound."""
 
     ratio: float
     error: float
     relative: float
+    c1: float = 1.0
+    c2: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,6 @@ class Outcome:
     descriptor: str = ""
     style: str = ""
     layouts: str = ""
-    c1: float = 1.0
-    c2: float = 1.0
     outputs: Mapping[str, Measured] = field(default_factory=dict)
     failure: str = ""
     fatal: bool = False  # whether the device is of no use to this process any more
@@ -66,7 +65,9 @@ def judge(subject: Subject, index: int, settings: Settings, memory: Memory, torc
         drawn = draw(subject, settings.seed, index, settings.device, settings.limit)
         facts = _described(drawn)
         measured, failure = trial_of(drawn, torch_device, settings.repeats).verdict(memory)
-        outputs = {name: Measured(a.worst_ratio, a.max_error, a.relative) for name, a in measured.items()}
+        for name, a in measured.items():
+            bound = drawn.problem.spec.bound_of(drawn.problem.results[name], drawn.problem.element)
+            outputs[name] = Measured(a.worst_ratio, a.max_error, a.relative, bound.c1, bound.c2)
     except Exception as error:
         failure = message_of(error)
     is_dead = bool(failure) and not _alive(memory)
@@ -87,10 +88,9 @@ def trial_of(drawn: Drawn, torch_device: str, repeats: int) -> Trial:
 
 def _described(drawn: Drawn) -> dict[str, Any]:
     problem = drawn.problem
-    bound = problem.spec.precision.bound.get(problem.element.value, BoundSpec())  # type: ignore[call-overload]
     sku, numbers = problem.plan.sku, {"style": drawn.style, "layouts": drawn.layouts}
     kernel = {"element": str(problem.element), "arch": sku.arch, "kernel": sku.symbol}
-    return {**kernel, **numbers, "descriptor": str(problem.descriptor), "c1": bound.c1, "c2": bound.c2}
+    return {**kernel, **numbers, "descriptor": str(problem.descriptor)}
 
 
 def _alive(memory: Memory) -> bool:

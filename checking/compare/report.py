@@ -31,7 +31,7 @@ def _row(key: tuple[str, ...], pairs: Sequence[tuple[Outcome, Measured]]) -> Row
         "arch": arch,
         "output": output,
         "problems": len(pairs),
-        "bound": f"{worst.c1:g} u |y| + {worst.c2:g} E",
+        "bound": f"{measured.c1:g} u |y| + {measured.c2:g} E",
         "worst / bound": measured.ratio,
         "worst error": max(m.error for _, m in pairs),
         "relative": median(m.relative for _, m in pairs),  # the worst is of problems whose results are all but 0

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from baracuda.codegen.spec.spec import BodySpec, BoundSpec
+from baracuda.codegen.spec.spec import BodySpec
 from baracuda.runtime import ElementKind, KernelSku
 
 from ..problems.body import BodyProblem
@@ -69,8 +69,7 @@ def tolerances(
         slack[name] = np.where(np.isnan(off), 0.0, off)
     with np.errstate(all="ignore"):
         errors = definition(spec.oracle, spec.folder).errors(problem.values, arrays, slack, units)
-    declared = spec.precision.bound.get(element.value, BoundSpec())  # type: ignore[call-overload]
     noise = float(np.finfo(wide_type(element)).eps) / units.acc
     lost = _LOST * element.row.acc.row.smallest_normal
     bounds = {n: np.asarray(errors[n], np.float64) * (1 + noise) + lost for n in problem.results.values()}
-    return {a: stored(exact[n], bounds[n], types[a], declared) for a, n in problem.results.items()}
+    return {a: stored(exact[n], bounds[n], types[a], spec.bound_of(n, element)) for a, n in problem.results.items()}

@@ -16,7 +16,7 @@ from baracuda.codegen.program.evaluate import Arithmetic, Bounded, Space, bound,
 from baracuda.codegen.program.ops import NumPy, error_slope
 from baracuda.codegen.spec.backward import derived_program
 from baracuda.codegen.spec.scope import scope_of
-from baracuda.codegen.spec.spec import BoundSpec, MapSpec, MapTensor, RowSpec, RowTensor, TensorSpec
+from baracuda.codegen.spec.spec import MapSpec, MapTensor, RowSpec, RowTensor, TensorSpec
 from baracuda.runtime import ElementKind
 
 from ..problems.map import MapProblem
@@ -284,11 +284,11 @@ def tolerances(problem: Programmed, arrays: Mapping[str, Bounded], types: Mappin
     tiny = smallest(acc) if spec.precision.subnormals == "keep" else acc.smallest_normal
     arithmetic = Arithmetic(acc.unit_roundoff, tiny, problem.depth, casts)
     bounds = bound(_program(spec), inputs, problem.space, arithmetic)
-    declared = spec.precision.bound.get(element.value, BoundSpec())  # type: ignore[call-overload]
+    declared = {name: spec.bound_of(name, element) for name in spec.outputs}
     noise = _noise(problem, environment)
     copied = _copied(problem.spec)
     return {
-        a: 0.0 if n in copied else stored(bounds[n].value, bounds[n].error, types[a], declared) + noise.get(n, 0.0)
+        a: 0.0 if n in copied else stored(bounds[n].value, bounds[n].error, types[a], declared[n]) + noise.get(n, 0.0)
         for a, n in problem.results.items()
     }
 

@@ -42,8 +42,8 @@ def check_accuracy(problems: list[Problem], memory: Memory, *, tight: bool = Tru
     for name, accuracy in worst.items() if tight else ():
         if 0 < accuracy.worst_ratio < LOOSEST:
             reached = f"the worst error is {accuracy.worst_ratio:.3f} of it, needs {LOOSEST}"
-            kind = problems[0].element
-            fix = f"declare a smaller precision.bound.{kind}.c2"
+            output, kind = problems[0].results[name], problems[0].element
+            fix = f"declare a smaller outputs.{output}.bound.{kind}.c2"
             warnings.warn(f"the bound of {name!r} is loose: {reached}; {fix}", stacklevel=1)
 
 

@@ -7,13 +7,14 @@ from string import Template
 
 from pydantic import TypeAdapter, ValidationError
 
+from baracuda.codegen.spec.language import FILE
 from baracuda.codegen.spec.names import is_reserved_category, is_reserved_op
 from baracuda.codegen.spec.schema import schema_text
 from baracuda.codegen.spec.spec import Ident
 from baracuda.runtime import SpecError
 from baracuda.runtime.cache.publish import publish
 
-from .schema import FILE, renew
+from .schema import renew
 
 SKELETONS = {
     "row": """\

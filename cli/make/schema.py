@@ -8,11 +8,11 @@ from pathlib import Path
 
 import click
 
+from baracuda.codegen.spec.language import FILE
 from baracuda.runtime.cache.publish import publish
 from baracuda.runtime.plans.tuned import MARK
 
 _LARGEST = 1 << 20  # bytes of it that are read; ours has fewer
-FILE = "schema.json"  # in the folder of specs
 
 
 def schema(out: Path | None = None) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from baracuda.codegen.emit.output import Changes, compare
+from baracuda.codegen.spec.language import FILE
 
-from .schema import FILE, start_of
+from .schema import start_of
 
 _LARGEST = 64 << 20  # bytes of generated files that are looked at again; ours have a few
 

@@ -194,7 +194,6 @@ class Op:
     plan: Name
     descriptor: Name
     category: Name
-    kind: Name
     direction: Name
     family: Name
     doc: Text

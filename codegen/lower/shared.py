@@ -25,7 +25,6 @@ def shared_fields(
         "plan": Name(spec.plan),
         "descriptor": Name(spec.plan.removesuffix("Plan") + "Descriptor"),
         "category": Name(spec.category),
-        "kind": Name(spec.kind),
         "direction": Name(spec.direction),
         "family": Name(spec.family),
         "doc": Text(spec.doc),

@@ -11,7 +11,7 @@ from baracuda.runtime.plans.sku import RUNGS
 from ..emit.declared import annotation
 from ..lower.op import Op
 from ..spec.load import Loaded
-from ..spec.spec import Arch, ArchSpec, BodyTensor, BoundSpec, OpSpec, TensorSpec
+from ..spec.spec import Arch, ArchSpec, BodyTensor, MapSpec, OpSpec, TensorSpec
 from .table import Ready, Row, code, plain
 
 _STRIDES = {"any": "any", "contiguous": "contiguous", "inner": "any, the last 1"}
@@ -76,12 +76,19 @@ def promise_rows(op: Op) -> list[Row]:
 
 
 def precision_rows(spec: OpSpec) -> list[Row]:
-    """For each floating element type, the accumulator type and the constants of its bound."""
+    """For each floating element type, the accumulator type and the constants of outputs' bounds."""
+    kinds = spec.kinds if isinstance(spec, MapSpec) else {}
+    own = {f" of {code(name)}": spec.of_kind(name) for name, kind in kinds.items() if kind.bound}
     rows: list[Row] = []
-    for kind in map(ElementKind, spec.dtypes):
-        if kind.row.unit_roundoff:
-            bound = next((b for name, b in spec.precision.bound.items() if name == kind), BoundSpec())
-            rows.append({"element": str(kind), "sums in": str(kind.row.acc), "c1": bound.c1, "c2": bound.c2})
+    for kind in (kind for kind in map(ElementKind, spec.dtypes) if kind.row.unit_roundoff):
+        by_bound: dict[tuple[float, float], list[str]] = {}
+        for which, of in {"": spec, **own}.items():
+            for output in of.outputs:
+                bound = of.bound_of(output, kind)
+                by_bound.setdefault((bound.c1, bound.c2), []).append(code(output) + which)
+        for (c1, c2), outputs in by_bound.items():
+            row = {"element": str(kind), "output": ", ".join(outputs), "sums in": str(kind.row.acc), "c1": c1, "c2": c2}
+            rows.append(row)
     return rows
 
 

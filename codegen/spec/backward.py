@@ -24,7 +24,7 @@ from .yaml_source import Loc, YamlSource
 
 Data = Mapping[str, Any]
 
-_COPIED = ("category", "kind", "family", "source", "dtypes", "dims", "settings", "terms")
+_COPIED = ("category", "family", "source", "dtypes", "dims", "settings", "terms")
 _MERGED = ("descriptor", "settings", "tests", "bench", "gradient")
 _TESTS = ("defaults", "draw", "ranges")
 _SHARED = ("dims", "shape", "shapes", "dtype", "layout", "optional")  # what two tensors that correspond have alike

@@ -84,18 +84,11 @@ def class_name(op: str) -> str:
 
 def _identified(data: dict[str, Any], path: PurePosixPath) -> dict[str, Any]:
     """With direction, family, category and the names of classes."""
-    backward = data.get("gradient") is not None
     op = data["op"] if isinstance(data.get("op"), str) and _NAME.fullmatch(data["op"]) else "op"
-    plan, kind = data.get("plan"), data.get("kind")
-    if not isinstance(kind, str):
-        named = isinstance(plan, str) and plan.endswith("Plan") and len(plan) > len("Plan")
-        kind = str(plan).removesuffix("Plan") if named else class_name(op)
-        kind = kind.removesuffix("Backward") if backward else kind
     data = {
         "category": path.parts[-2] if len(path.parts) > 2 else _CATEGORY,
-        "kind": kind,
-        "direction": "backward" if backward else "forward",
-        "plan": f"{kind.removesuffix('Backward')}{'Backward' * backward}Plan",
+        "direction": "forward" if data.get("gradient") is None else "backward",
+        "plan": f"{class_name(op)}Plan",
         **data,
     }
     return {"family": _family(data), **data}

@@ -22,6 +22,7 @@ from .default_tests import with_flags, with_usual
 from .defaults import filled
 from .errors import explain
 from .functions import functions_of, shipped_functions
+from .language import refuse_other_version
 from .promises import batch_of, promises_of
 from .spec import BodySpec, Context, MapSpec, OpSpec, RowSpec, spec_of
 from .tuned import FOLDER, Tables, problems_of, read_tables
@@ -127,6 +128,7 @@ def load_folder(root: Path, ops: Collection[str] = ()) -> dict[str, Loaded]:
     """
     if not root.is_dir():
         raise SpecError(f"{root}: no such folder of specs; pass --specs, or begin one with 'baracuda-gen new'")
+    refuse_other_version(root)
     loaded: dict[str, Loaded] = {}
     errors: list[str] = []
     functions = functions_of(root)

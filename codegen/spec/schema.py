@@ -10,13 +10,14 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from baracuda.runtime.plans.tuned import MARK
 
+from .language import KEY, VERSION
 from .spec import FAMILY_SPECS, Family
 
 # What `defaults` fills in, by definition, and how texts and lists of names stand for mappings there.
 _FOLLOWS = {
     **dict.fromkeys(
         ("RowSpec", "MapSpec", "ListSpec", "BodySpec"),
-        ("category", "kind", "direction", "plan", "family", "formula", "source", "descriptor"),
+        ("category", "direction", "plan", "family", "formula", "source", "descriptor"),
     ),
     "FieldSpec": ("type", "doc"),
     "KindSpec": ("program",),
@@ -64,6 +65,7 @@ def schema_text() -> str:
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$comment": f"{MARK}. Do not edit.",
+        KEY: VERSION,
         "type": "object",
         "properties": {"family": family},
         "allOf": [_if_family(family, model.__name__) for family, model in FAMILY_SPECS.items()],

@@ -15,7 +15,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, 
 from ..program.functions import Functions
 
 Ident = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
-ClassName = Annotated[str, Field(pattern=r"^[A-Z][A-Za-z0-9]{0,63}$")]
 Text = Annotated[str, Field(min_length=1, max_length=4000, pattern=r"^[^\x00-\x08\x0b-\x1f\x7f]*$")]
 # What expressions are written with: names, numbers, operators and brackets, on one line, without comments.
 Expression = Annotated[str, Field(min_length=1, max_length=1000, pattern=r"^[A-Za-z0-9_ .,()\[\]+*/%<>=!-]*$")]
@@ -105,6 +104,18 @@ class DimSpec(Strict):
     """An expression for a tuple of axes, for example `(axis,)`; or `rest`, the axes that the other dim leaves."""
 
 
+class BoundSpec(Strict):
+    """|error| <= c1 * u(T) * |y| + c2 * (the running error bound of the program in the accumulator)."""
+
+    c1: Annotated[float, Field(gt=0, le=16)] = 1.0
+    """Factor of the rounding of the result, above 0 and at most 16."""
+    c2: Annotated[float, Field(gt=0, le=16)] = 1.0
+    """Factor of the running error of the program in the accumulator, above 0 and at most 16."""
+
+
+Bounds = dict[Float, BoundSpec]
+
+
 class TensorSpec(Strict):
     """An array argument; families add how its shape is given."""
 
@@ -125,6 +136,9 @@ class TensorSpec(Strict):
     `[x]`."""
     updates: Ident | None = None
     """Outputs: the input that the result is written back to. It has no argument of its own. Not in the map family."""
+    bound: Bounds = {}
+    """Outputs: element type -> factors of its error bound, where they are not those in `precision`; for example `{bf16:
+    {c1: 1, c2: 2}}`."""
 
     @field_validator("dtype", mode="before", json_schema_input_type=Stored | _StoredTypes)
     @classmethod
@@ -147,15 +161,6 @@ class RowTensor(ReadTensor):
     """What it has a value for: both dims, the rows or the columns; for example `[rows, cols]`."""
 
 
-class BoundSpec(Strict):
-    """|error| <= c1 * u(T) * |y| + c2 * (the running error bound of the program in the accumulator)."""
-
-    c1: Annotated[float, Field(gt=0, le=16)] = 1.0
-    """Factor of the rounding of the result, above 0 and at most 16."""
-    c2: Annotated[float, Field(gt=0, le=16)] = 1.0
-    """Factor of the running error of the program in the accumulator, above 0 and at most 16."""
-
-
 class PrecisionSpec(Strict):
     """What the compiler may do to the arithmetic, and how far results may be from the oracle's."""
 
@@ -163,8 +168,8 @@ class PrecisionSpec(Strict):
     """Whether the compiler may turn `a * b + c` into one fma."""
     subnormals: Literal["keep", "flush"] = "keep"
     """What becomes of subnormal f32 values on a GPU; the host device keeps them."""
-    bound: dict[Float, BoundSpec] = {}
-    """Element type -> factors of the error bound, by default 1; for example `{bf16: {c1: 1, c2: 2}}`."""
+    bound: Bounds = {}
+    """Element type -> factors of the error bound of outputs, by default 1; for example `{bf16: {c1: 1, c2: 2}}`."""
 
 
 class GradientSpec(Strict):
@@ -277,8 +282,6 @@ class OpSpec(Strict):
     """The operation; names its files, its kernels and its tests. Unique in the folder; for example `row_scale`."""
     category: Ident
     """The subfolder and subpackage of the generated files; for example `normalization`."""
-    kind: ClassName
-    """What forward and backward have in common; for example `RowScale`."""
     direction: Literal["forward", "backward"]
     """A forward and its backward are two specs."""
     plan: PlanName
@@ -363,6 +366,11 @@ class OpSpec(Strict):
         sorts = {sort_of(dtype) for dtype in (self.dtypes if tensor.dtype[0] == "T" else tensor.dtype)}
         return sorts.pop() if len(sorts) == 1 else "float"
 
+    def bound_of(self, output: str, dtype: str) -> BoundSpec:
+        """The factors of an output's error bound."""
+        declared = {**self.precision.bound, **self.outputs[output].bound}
+        return next((bound for name, bound in declared.items() if name == dtype), BoundSpec())
+
     @property
     def tensors(self) -> Mapping[str, TensorSpec]:
         return {**self.inputs, **self.outputs}
@@ -416,6 +424,8 @@ class KindSpec(Strict):
     """Input -> `[low, high]`, as in `tests.ranges`."""
     defaults: Case = {}
     """Field -> value, as in `tests.defaults`."""
+    bound: Bounds = {}
+    """Element type -> factors of the error bound, as in `precision`."""
 
 
 class AxesSpec(Strict):
@@ -490,7 +500,8 @@ class MapSpec(OpSpec):
 
     def _of(self, kind: KindSpec) -> MapSpec:
         tests = {"ranges": {**self.tests.ranges, **kind.ranges}, "defaults": {**self.tests.defaults, **kind.defaults}}
-        own = {"program": kind.program, "kinds": {}, "tests": self.tests.model_copy(update=tests)}
+        bound = self.precision.model_copy(update={"bound": {**self.precision.bound, **kind.bound}})
+        own = {"program": kind.program, "kinds": {}, "tests": self.tests.model_copy(update=tests), "precision": bound}
         if self.gradient is None:
             own["reference"] = kind.reference or kind.program
         return self.model_copy(update=own)

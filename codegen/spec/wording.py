@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
+from .language import REMOVED
+
 if TYPE_CHECKING:
     from .yaml_source import Loc
 
@@ -130,6 +132,8 @@ def _choice(problem: Problem) -> str:
 
 def _unknown_key(problem: Problem) -> str:
     *parents, key = problem.path
+    if not parents and key in REMOVED:
+        return f"{key!r} is of language {REMOVED[key]}; run 'baracuda-gen migrate --from {REMOVED[key]}'"
     inside = f" in {_dotted(tuple(parents))!r}" if parents else ""
     return f"unknown key {key!r}{inside}; {did_you_mean(str(key), problem.keys)}"
 

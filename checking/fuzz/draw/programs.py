@@ -94,7 +94,6 @@ class _Program:
         return {
             "op": op,
             "category": "fuzzed",
-            "kind": "Fuzzed",
             "direction": "forward",
             "plan": f"{op.title().replace('_', '')}Plan",
             "family": self.family,

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from baracuda.runtime.devices.limits import shared_bytes
 
 from ..names import is_reserved, is_reserved_category, is_reserved_in_programs, is_reserved_op
-from ..spec import FieldSpec, OpSpec, ReadTensor, TensorSpec, sort_of
+from ..spec import Bounds, FieldSpec, MapSpec, OpSpec, ReadTensor, TensorSpec, sort_of
 from .finding import Finding, Place, expression, fields_of, fits, near
 
 # Text that would end the comment or the docstring that it is printed into.
@@ -187,13 +187,17 @@ def promises(spec: OpSpec) -> Iterator[Finding]:
     for name in spec.reproducibility:
         if name not in spec.outputs:
             yield ("reproducibility", name), 0, f"unknown output {name!r}; {near(name, spec.outputs)}"
-    for dtype in spec.precision.bound:
-        if dtype not in spec.dtypes:
-            yield (
-                ("precision", "bound", dtype),
-                0,
-                f"{dtype!r} is not a dtype of this op; {near(dtype, spec.dtypes)}",
-            )
+    bounds: dict[Place, Bounds] = {("precision", "bound"): spec.precision.bound}
+    bounds |= {("outputs", name, "bound"): tensor.bound for name, tensor in spec.outputs.items()}
+    kinds = spec.kinds if isinstance(spec, MapSpec) else {}
+    bounds |= {("kinds", name, "bound"): kind.bound for name, kind in kinds.items()}
+    for place, bound in bounds.items():
+        for dtype in bound:
+            if dtype not in spec.dtypes:
+                yield (*place, dtype), 0, f"{dtype!r} is not a dtype of this op; {near(dtype, spec.dtypes)}"
+    for name, tensor in spec.inputs.items():
+        if tensor.bound:
+            yield ("inputs", name, "bound"), 0, "an input has no error; a bound is that of an output"
 
 
 def arch(spec: OpSpec) -> Iterator[Finding]:

@@ -83,7 +83,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tested: Verdict | None, refused: str 
 
 HEADER = Edit("runtime/include/baracuda/map/find.cuh", "I row = ~I(0);", "I row = 0;")
 MODULE = Edit("runtime/arrays/axes.py", "if stride < 0:", "if stride <= 0:")
-SPEC = Edit("specs/attention/alibi.yaml", "kind: ALiBi", "kind: Alibi")
+SPEC = Edit("specs/attention/alibi.yaml", "plan: AlibiPlan", "plan: AliBiPlan")
 ALL = ["test alibi False x", "compare", "check"]
 
 

@@ -21,7 +21,6 @@ from baracuda.runtime import REGISTRY, SpecError
 ROW = """
 op: probe
 category: probes
-kind: Probe
 direction: forward
 plan: ProbePlan
 family: row
@@ -60,7 +59,6 @@ tests: {cases: [{shape: [3, 8]}]}
 MAP = """
 op: probe
 category: probes
-kind: Probe
 direction: forward
 plan: ProbePlan
 family: map

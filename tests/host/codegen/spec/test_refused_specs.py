@@ -403,7 +403,7 @@ def spec_with(names: dict[str, list[str]], op: str = "probe", plan: str = "Probe
         return "".join(f"  {mark}{row}\n" for row in rows)
 
     return (
-        f"op: '{op}'\ncategory: '{category}'\nkind: Probe\ndirection: forward\nplan: {plan}\nfamily: row\n"
+        f"op: '{op}'\ncategory: '{category}'\ndirection: forward\nplan: {plan}\nfamily: row\n"
         "doc: d\nformula: f\n"
         "source: s\ndescriptor:\n  zs: {type: shape, doc: d}\n  zp: {type: bool, doc: d}\n" + block(fields)
         + "require:\n  - {that: len(zs) >= 1 and (zp or not zp), raises: Unsupported}\n" + block(checks, "- ")
@@ -723,7 +723,7 @@ def test_spec_files_whose_path_is_no_name_are_refused(project: Project, name: st
     assert "\n" not in message
 
 
-@pytest.mark.parametrize("key", ["op", "category", "plan", "kind"])
+@pytest.mark.parametrize("key", ["op", "category", "plan"])
 @pytest.mark.parametrize(
     "name",
     [

@@ -27,7 +27,6 @@ BODY = (LONG / "causal_conv1d_update.yaml").read_text()
 MAP = """
 op: probe
 category: probes
-kind: Probe
 direction: forward
 plan: ProbePlan
 family: map

@@ -560,7 +560,6 @@ def test_lines_that_need_sums_read_kept_inputs_and_sizes(tmp_path: Path, monkeyp
 PACK8 = """\
 op: pack8
 category: sample
-kind: Pack8
 direction: forward
 plan: Pack8Plan
 family: map

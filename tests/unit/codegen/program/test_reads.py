@@ -163,7 +163,6 @@ def test_gradients_of_places_that_several_cells_may_read_are_refused(text: str, 
 SPEC = """
 op: probe
 category: probes
-kind: Probe
 direction: forward
 plan: ProbePlan
 family: map

@@ -77,7 +77,7 @@ def test_a_program_by_hand_says_what_it_is_about(tmp_path: Path) -> None:
     assert "p > 0" in [r.that for r in spec.require] and {"input_shape": [4, 9], "p": 0.5} in spec.tests.cases
     assert spec.inputs["centre"].doc == "mean of each row as the forward saved it"
     assert spec.outputs["dx"].may_alias == ("dy", "x") and spec.outputs["dgain"].dtype == ("T", "acc")
-    assert (spec.op, spec.kind, spec.plan) == ("scaled_backward", "Scaled", "ScaledBackwardPlan")
+    assert (spec.op, spec.plan) == ("scaled_backward", "ScaledBackwardPlan")
 
 
 def test_without_a_program_it_is_derived(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_what_it_says_comes_first(tmp_path: Path) -> None:
     [
         (("dx = g", "dx = h"), r":\d+: unknown name 'h'"),
         (("backward:", "backward: []\nbogus:"), "'backward' is a list"),
-        (("  program:", "  kidn: A\n  program:"), "unknown key 'kidn'; did you mean 'kind'"),
+        (("  program:", "  plna: A\n  program:"), "unknown key 'plna'; did you mean 'plan'"),
         (("  program:", "  backward: {}\n  program:"), "a gradient has no `backward`"),
     ],
 )

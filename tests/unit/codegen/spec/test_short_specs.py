@@ -38,7 +38,6 @@ tests: {defaults: {eps: 1.0e-6}}
 LONG_ROW = """\
 op: row_norm
 category: norms
-kind: RowNorm
 direction: forward
 plan: RowNormPlan
 family: row

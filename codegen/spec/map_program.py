@@ -88,10 +88,15 @@ def queries_of(parts: Parts) -> frozenset[Query]:
 
 
 def groups_of(spec: MapSpec, parts: Parts) -> Groups:
-    """The dims of cells in row-major order; those in products are interleaved axis by axis."""
+    """The dims of cells in row-major order; those in products are interleaved axis by axis.
+
+    First come dims along which no tensor has elements of its own: neighbouring cells are neighbours in some array.
+    """
+    own = {dim for t in spec.tensors.values() for dim in t.over}
+    cells = sorted(parts.cells, key=lambda dim: dim in own)
     products = {g for t in (*spec.inputs.values(), *spec.outputs.values()) for g in t.groups if len(g) > 1}
     group_of = {dim: group for group in products for dim in group}
-    return tuple(dict.fromkeys(group_of.get(dim, (dim,)) for dim in parts.cells))
+    return tuple(dict.fromkeys(group_of.get(dim, (dim,)) for dim in cells))
 
 
 def scope_of_map(spec: MapSpec) -> Scope:

@@ -49,7 +49,7 @@ class AvgPool2dDescriptor(rt.MapDescriptor):
         h="height",
         w="width",
     )
-    _space = (("n",), ("c",), ("i",), ("j",), ("k",), ("l",))
+    _space = (("k",), ("l",), ("n",), ("c",), ("i",), ("j",))
     _requires = (
         rt.Requirement("min(batch, channels, height, width) >= 0"),
         rt.Requirement("(height + 2 * pad - kernel) // stride + 1 >= 0"),

@@ -49,7 +49,7 @@ class AvgPool2dBackwardDescriptor(rt.MapDescriptor):
         h="height",
         w="width",
     )
-    _space = (("n",), ("c",), ("k",), ("l",), ("h",), ("w",))
+    _space = (("k",), ("l",), ("n",), ("c",), ("h",), ("w",))
     _requires = (
         rt.Requirement("min(batch, channels, height, width) >= 0"),
         rt.Requirement("(height + 2 * pad - kernel) // stride + 1 >= 0"),

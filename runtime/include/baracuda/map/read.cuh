@@ -15,6 +15,14 @@ template <int AXES> struct PlacedAxes {
         for (int a = 0; a < AXES; ++a) inside = inside && u64(place[a]) < u64(extent[a]);
         return inside;
     }
+    // Whether both places are on the same side of the array, and all between them.
+    __device__ bool miss(const i64 (&first)[AXES], const i64 (&last)[AXES]) const {
+        bool beside = false;
+#pragma unroll
+        for (int a = 0; a < AXES; ++a)
+            beside = beside || (first[a] < 0 && last[a] < 0) || (first[a] >= extent[a] && last[a] >= extent[a]);
+        return beside;
+    }
     __device__ i64 offset_of(const i64 (&place)[AXES]) const {
         i64 offset = 0;
 #pragma unroll
@@ -40,22 +48,28 @@ template <typename T, int AXES> struct Placed {
     }
 };
 
-// Reads the cells of a run as a pack, if they are neighbours; `place_of(place, i)` computes the place of cell i. Places
-// are equally far apart, so all are inside if the first and the last one are, and neighbours if these lie N - 1 apart.
+// Reads the cells of a run whose places are equally far apart, and so are their addresses; `place_of(place, i)` computes
+// the place of cell i. All are inside if the first and the last one are, and outside if these two leave the array on one
+// side. False if neither is known.
 template <typename V, int N, typename T, class R, int AXES, class F>
-__device__ bool read_neighbours(V (&value)[N], const Placed<T, AXES>& from, const R& run, const F& place_of) {
+__device__ bool read_even(V (&value)[N], const Placed<T, AXES>& from, V outside, const R& run, const F& place_of) {
     i64 first[AXES], last[AXES];
     place_of(first, 0);
     place_of(last, N - 1);
-    if (!from.axes.contain(first) || !from.axes.contain(last)) return false;
+    if (!from.axes.contain(first) || !from.axes.contain(last)) {
+        if (!from.axes.miss(first, last)) return false;
+#pragma unroll
+        for (int i = 0; i < N; ++i) value[i] = outside;
+        return true;
+    }
     const T* const start = from.at(run, 0, first);
-    if (from.at(run, N - 1, last) - start != N - 1) return false;
+    const i64 apart = (from.at(run, N - 1, last) - start) / (N - 1);
     Pack<T, N> pack;
-    if (reinterpret_cast<u64>(start) % alignof(Pack<T, N>) == 0) {
+    if (apart == 1 && reinterpret_cast<u64>(start) % alignof(Pack<T, N>) == 0) {
         pack.load(start);
     } else {
 #pragma unroll
-        for (int i = 0; i < N; ++i) pack.lane[i] = start[i];
+        for (int i = 0; i < N; ++i) pack.lane[i] = start[i * apart];
     }
 #pragma unroll
     for (int i = 0; i < N; ++i) value[i] = V(value_of(pack, i));
@@ -68,7 +82,7 @@ __device__ void read_places(V (&value)[N], const Placed<T, AXES>& from, V outsid
                             const F& place_of) {
     if constexpr (N > 1 && (R::ONE_PLACE || R::ROWS)) {
         const bool in_row = is_live<LAYOUT>(N - 1, live) && (R::ONE_PLACE || run.left >= N);
-        if (even && in_row && read_neighbours(value, from, run, place_of)) return;
+        if (even && in_row && read_even(value, from, outside, run, place_of)) return;
     }
 #pragma unroll
     for (int i = 0; i < N; ++i) {

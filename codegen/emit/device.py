@@ -208,6 +208,13 @@ def beside_lane(body: Body) -> Code:
     return Code(values + (", Reduced<ValueOf>& term" if body.sums else ""))
 
 
+def each(body: Body) -> Code:
+    """The function that makes every lane."""
+    if not (body.random and body.indices):
+        return Code("each")
+    return Code(f"template each_counted<{', '.join(f'operand::{d}_index' for d in body.indices)}>")
+
+
 def monoid(part: Sum) -> Code:
     """How terms of a map are reduced."""
     values = {"float": "acc_t", "int": "i64"}.get(part.of, "")
@@ -273,6 +280,6 @@ def _kinds(context: Context) -> Kinds:
 _FILTERS: tuple[Callable[..., Code], ...] = (
     *(path, has, if_present, and_present, unless_absent, absent, value_type, word, stored_type, dtype, type_macro),
     *(const, struct, operand, operands, operand_type, cuda, start, step, member, read, assignment, part),
-    *(body_doc, body_struct, beside_lane, stored_value, still, outside, term, monoid),
+    *(body_doc, body_struct, beside_lane, each, stored_value, still, outside, term, monoid),
 )
 FILTERS = {function.__name__: function for function in _FILTERS}

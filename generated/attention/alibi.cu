@@ -31,8 +31,8 @@ struct Program {
         }
         template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane) {
-                const index_value query_index = lane.index(operand::query_index);
-                const index_value key_index = lane.index(operand::key_index);
+                const auto query_index = lane.index(operand::query_index);
+                const auto key_index = lane.index(operand::key_index);
                 const acc_t scores_ = acc_t(lane.value(scores_slice));
                 const acc_t slopes_ = acc_t(lane.value(slopes_slice));
                 lane.of(y_pack) = T(scores_ + slopes_ * acc_t(math::subtract(key_index, query_index)));

@@ -58,8 +58,8 @@ struct Program {
         }
         template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane, Reduced<ValueOf>& term) {
-                const index_value query_index = lane.index(operand::query_index);
-                const index_value key_index = lane.index(operand::key_index);
+                const auto query_index = lane.index(operand::query_index);
+                const auto key_index = lane.index(operand::key_index);
                 const acc_t dy_ = acc_t(lane.value(dy_slice));
                 lane.of(dscores_pack) = lane.of(dy_slice);
                 if (HAS_DSLOPES) term.dslopes_ = dy_ * acc_t(math::subtract(key_index, query_index));

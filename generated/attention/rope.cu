@@ -43,7 +43,7 @@ struct Program {
             read.at(x_read_slice, x_read_at, acc_t(0.0), Operands<>(), [&](auto& place, const auto& lane) {
                 const bool interleaved_ = bool(args.interleaved_);
                 const i64 head_dim_ = i64(args.head_dim_);
-                const index_value d_index = lane.index(operand::d_index);
+                const auto d_index = lane.index(operand::d_index);
                 const i64 step_ = interleaved_ ? 1ll : math::floor_divide(head_dim_, 2ll);
                 place[0] = math::add(d_index, step_);
             });
@@ -51,13 +51,13 @@ struct Program {
             read.at(x_read2_slice, x_read2_at, acc_t(0.0), Operands<>(), [&](auto& place, const auto& lane) {
                 const bool interleaved_ = bool(args.interleaved_);
                 const i64 head_dim_ = i64(args.head_dim_);
-                const index_value d_index = lane.index(operand::d_index);
+                const auto d_index = lane.index(operand::d_index);
                 const i64 step_ = interleaved_ ? 1ll : math::floor_divide(head_dim_, 2ll);
                 place[0] = math::subtract(d_index, step_);
             });
             const Placed<T, 1> x_read3_at{args.x_, args.x_axes, operand::x_};
             read.at(x_read3_slice, x_read3_at, acc_t(0.0), Operands<>(), [&](auto& place, const auto& lane) {
-                    const index_value d_index = lane.index(operand::d_index);
+                    const auto d_index = lane.index(operand::d_index);
                 place[0] = d_index;
             });
         }
@@ -65,7 +65,7 @@ struct Program {
             const bool interleaved_ = bool(args.interleaved_);
             const i64 head_dim_ = i64(args.head_dim_);
             lanes.each([&](const auto& lane) {
-                const index_value d_index = lane.index(operand::d_index);
+                const auto d_index = lane.index(operand::d_index);
                 const acc_t cosines_ = acc_t(lane.value(cosines_slice));
                 const acc_t sines_ = acc_t(lane.value(sines_slice));
                 const acc_t x_read_ = lane.value(x_read_slice);

@@ -41,14 +41,14 @@ struct Program {
             read(cosines_slice, args.cosines_, operand::cosines_);
             const Placed<T, 1> dy_read_at{args.dy_, args.dy_axes, operand::dy_};
             read.at(dy_read_slice, dy_read_at, acc_t(0.0), Operands<>(), [&](auto& place, const auto& lane) {
-                    const index_value d_index = lane.index(operand::d_index);
+                    const auto d_index = lane.index(operand::d_index);
                 place[0] = d_index;
             });
             const Placed<sines_type<T>, 1> sines_read_at{args.sines_, args.sines_axes, operand::sines_};
             read.at(sines_read_slice, sines_read_at, acc_t(0.0), Operands<>(), [&](auto& place, const auto& lane) {
                 const bool interleaved_ = bool(args.interleaved_);
                 const i64 head_dim_ = i64(args.head_dim_);
-                const index_value d_index = lane.index(operand::d_index);
+                const auto d_index = lane.index(operand::d_index);
                 const i64 step_ = interleaved_ ? 1ll : math::floor_divide(head_dim_, 2ll);
                 place[0] = math::subtract(d_index, step_);
             });
@@ -56,7 +56,7 @@ struct Program {
             read.at(dy_read2_slice, dy_read2_at, acc_t(0.0), Operands<>(), [&](auto& place, const auto& lane) {
                 const bool interleaved_ = bool(args.interleaved_);
                 const i64 head_dim_ = i64(args.head_dim_);
-                const index_value d_index = lane.index(operand::d_index);
+                const auto d_index = lane.index(operand::d_index);
                 const i64 step_ = interleaved_ ? 1ll : math::floor_divide(head_dim_, 2ll);
                 place[0] = math::subtract(d_index, step_);
             });
@@ -64,7 +64,7 @@ struct Program {
             read.at(sines_read2_slice, sines_read2_at, acc_t(0.0), Operands<>(), [&](auto& place, const auto& lane) {
                 const bool interleaved_ = bool(args.interleaved_);
                 const i64 head_dim_ = i64(args.head_dim_);
-                const index_value d_index = lane.index(operand::d_index);
+                const auto d_index = lane.index(operand::d_index);
                 const i64 step_ = interleaved_ ? 1ll : math::floor_divide(head_dim_, 2ll);
                 place[0] = math::add(d_index, step_);
             });
@@ -72,7 +72,7 @@ struct Program {
             read.at(dy_read3_slice, dy_read3_at, acc_t(0.0), Operands<>(), [&](auto& place, const auto& lane) {
                 const bool interleaved_ = bool(args.interleaved_);
                 const i64 head_dim_ = i64(args.head_dim_);
-                const index_value d_index = lane.index(operand::d_index);
+                const auto d_index = lane.index(operand::d_index);
                 const i64 step_ = interleaved_ ? 1ll : math::floor_divide(head_dim_, 2ll);
                 place[0] = math::add(d_index, step_);
             });
@@ -82,7 +82,7 @@ struct Program {
             const bool interleaved_ = bool(args.interleaved_);
             const i64 head_dim_ = i64(args.head_dim_);
             lanes.each([&](const auto& lane) {
-                const index_value d_index = lane.index(operand::d_index);
+                const auto d_index = lane.index(operand::d_index);
                 const acc_t cosines_ = acc_t(lane.value(cosines_slice));
                 const acc_t dy_read_ = lane.value(dy_read_slice);
                 const acc_t sines_read_ = lane.value(sines_read_slice);

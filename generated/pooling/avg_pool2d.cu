@@ -38,10 +38,10 @@ struct Program {
             read.at(x_read_slice, x_read_at, acc_t(0.0), Operands<>(), [&](auto& place, const auto& lane) {
                 const i64 stride_ = i64(args.stride_);
                 const i64 pad_ = i64(args.pad_);
-                const index_value i_index = lane.index(operand::i_index);
-                const index_value j_index = lane.index(operand::j_index);
-                const index_value k_index = lane.index(operand::k_index);
-                const index_value l_index = lane.index(operand::l_index);
+                const auto i_index = lane.index(operand::i_index);
+                const auto j_index = lane.index(operand::j_index);
+                const auto k_index = lane.index(operand::k_index);
+                const auto l_index = lane.index(operand::l_index);
                 place[0] = math::subtract(math::add(math::multiply(i_index, stride_), k_index), pad_);
                 place[1] = math::subtract(math::add(math::multiply(j_index, stride_), l_index), pad_);
             });

@@ -39,10 +39,10 @@ struct Program {
                 operand::l_index, operand::w_index>(), [&](auto& place, const auto& lane) {
                 const i64 stride_ = i64(args.stride_);
                 const i64 pad_ = i64(args.pad_);
-                const index_value k_index = lane.index(operand::k_index);
-                const index_value l_index = lane.index(operand::l_index);
-                const index_value h_index = lane.index(operand::h_index);
-                const index_value w_index = lane.index(operand::w_index);
+                const auto k_index = lane.index(operand::k_index);
+                const auto l_index = lane.index(operand::l_index);
+                const auto h_index = lane.index(operand::h_index);
+                const auto w_index = lane.index(operand::w_index);
                 place[0] = math::floor_divide(math::subtract(math::add(h_index, pad_), k_index), stride_);
                 place[1] = math::floor_divide(math::subtract(math::add(w_index, pad_), l_index), stride_);
             });
@@ -52,10 +52,10 @@ struct Program {
             const i64 stride_ = i64(args.stride_);
             const i64 pad_ = i64(args.pad_);
             lanes.each([&](const auto& lane, Reduced<ValueOf>& term) {
-                const index_value k_index = lane.index(operand::k_index);
-                const index_value l_index = lane.index(operand::l_index);
-                const index_value h_index = lane.index(operand::h_index);
-                const index_value w_index = lane.index(operand::w_index);
+                const auto k_index = lane.index(operand::k_index);
+                const auto l_index = lane.index(operand::l_index);
+                const auto h_index = lane.index(operand::h_index);
+                const auto w_index = lane.index(operand::w_index);
                 const acc_t dy_read_ = lane.value(dy_read_slice);
                 term.dx_ = math::remainder(math::subtract(math::add(h_index, pad_), k_index), stride_) == 0ll
                     && math::remainder(math::subtract(math::add(w_index, pad_), l_index), stride_) == 0ll

@@ -34,11 +34,11 @@ struct Program {
             const i64 seed_ = i64(*args.seed_);
             const i64 offset_ = i64(*args.offset_);
             Philox philox;  // hides the function: elements next to each other share a call
-            lanes.each([&](const auto& lane) {
-                const index_value cell_index = lane.index(operand::cell_index);
+            lanes.template each_counted<operand::cell_index>([&](const auto& lane) {
+                const auto cell_index = lane.index(operand::cell_index);
                 const acc_t x_ = acc_t(lane.value(x_slice));
                 lane.of(y_pack) = T(acc_t(math::right_shift(philox(seed_, offset_, cell_index),
-                    8ll)) * acc_t(5.960464477539063e-08) >= p_ ? x_ / (acc_t(1) - p_) : acc_t(0.0));
+                    8ll)) * acc_t(5.960464477539063e-08) >= p_ ? x_ * (acc_t(1) / (acc_t(1) - p_)) : acc_t(0.0));
             });
         }
         template <class Write> __device__ void writes(const Args& args, const Write& write) const {

@@ -34,8 +34,8 @@ struct Program {
             const i64 seed_ = i64(*args.seed_);
             const i64 offset_ = i64(*args.offset_);
             Philox philox;  // hides the function: elements next to each other share a call
-            lanes.each([&](const auto& lane) {
-                const index_value cell_index = lane.index(operand::cell_index);
+            lanes.template each_counted<operand::cell_index>([&](const auto& lane) {
+                const auto cell_index = lane.index(operand::cell_index);
                 const acc_t dy_ = acc_t(lane.value(dy_slice));
                 lane.of(dx_pack) = T(acc_t(1.0) / (acc_t(1) - p_) * (acc_t(math::right_shift(philox(seed_, offset_,
                     cell_index), 8ll)) * acc_t(5.960464477539063e-08) >= p_ ? dy_ : acc_t(0.0)));

@@ -33,8 +33,8 @@ struct Program {
             [[maybe_unused]] const i64 seed_ = i64(*args.seed_);
             [[maybe_unused]] const i64 offset_ = i64(*args.offset_);
             Philox philox;  // hides the function: elements next to each other share a call
-            lanes.each([&](const auto& lane) {
-                [[maybe_unused]] const index_value cell_index = lane.index(operand::cell_index);
+            lanes.template each_counted<operand::cell_index>([&](const auto& lane) {
+                [[maybe_unused]] const auto cell_index = lane.index(operand::cell_index);
                 if constexpr (KIND == Kind::uniform) {
                     lane.of(y_pack) = T(acc_t(math::right_shift(philox(seed_, offset_, cell_index),
                         8ll)) * acc_t(5.960464477539063e-08));

@@ -43,7 +43,7 @@ struct Program {
         }
         template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane, Reduced<ValueOf>& term) {
-                [[maybe_unused]] const index_value cell_index = lane.index(operand::cell_index);
+                [[maybe_unused]] const auto cell_index = lane.index(operand::cell_index);
                 [[maybe_unused]] const acc_t x_ = acc_t(lane.value(x_slice));
                 if constexpr (KIND == Kind::argmax) {
                     term.at_ = {x_, index_t(cell_index)};

@@ -31,20 +31,20 @@ struct Program {
         template <class Read> __device__ void reads(const Args& args, const Read& read) {
             const Placed<T, 1> a_read_at{args.a_, args.a_axes, operand::a_};
             read.at(a_read_slice, a_read_at, acc_t(0.0), Operands<>(), [&](auto& place, const auto& lane) {
-                    const index_value i_index = lane.index(operand::i_index);
+                    const auto i_index = lane.index(operand::i_index);
                 place[0] = i_index;
             });
             const Placed<T, 1> b_read_at{args.b_, args.b_axes, operand::b_};
             read.at(b_read_slice, b_read_at, acc_t(0.0), Operands<>(), [&](auto& place, const auto& lane) {
                 const i64 first_ = i64(args.first_);
-                const index_value i_index = lane.index(operand::i_index);
+                const auto i_index = lane.index(operand::i_index);
                 place[0] = math::subtract(i_index, first_);
             });
         }
         template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
             const i64 first_ = i64(args.first_);
             lanes.each([&](const auto& lane) {
-                const index_value i_index = lane.index(operand::i_index);
+                const auto i_index = lane.index(operand::i_index);
                 const acc_t a_read_ = lane.value(a_read_slice);
                 const acc_t b_read_ = lane.value(b_read_slice);
                 lane.of(y_pack) = T(i_index < first_ ? a_read_ : b_read_);

@@ -32,8 +32,8 @@ struct Program {
             read.at(x_read_slice, x_read_at, acc_t(args.value_), Operands<>(), [&](auto& place, const auto& lane) {
                 const i64 top_ = i64(args.top_);
                 const i64 left_ = i64(args.left_);
-                const index_value i_index = lane.index(operand::i_index);
-                const index_value j_index = lane.index(operand::j_index);
+                const auto i_index = lane.index(operand::i_index);
+                const auto j_index = lane.index(operand::j_index);
                 place[0] = math::subtract(i_index, top_);
                 place[1] = math::subtract(j_index, left_);
             });

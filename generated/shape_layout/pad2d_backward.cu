@@ -31,8 +31,8 @@ struct Program {
             read.at(dy_read_slice, dy_read_at, acc_t(0.0), Operands<>(), [&](auto& place, const auto& lane) {
                 const i64 top_ = i64(args.top_);
                 const i64 left_ = i64(args.left_);
-                const index_value h_index = lane.index(operand::h_index);
-                const index_value w_index = lane.index(operand::w_index);
+                const auto h_index = lane.index(operand::h_index);
+                const auto w_index = lane.index(operand::w_index);
                 place[0] = math::add(h_index, top_);
                 place[1] = math::add(w_index, left_);
             });

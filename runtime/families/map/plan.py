@@ -277,7 +277,7 @@ class MapPlan(Plan[M]):
             raise self._other_layout(layout)
         types = tuple(views[n].element if n in views else self.elements_of(n)[0] for n in self.CHOSEN)
         written = any(self.ARGUMENTS[n].written for n in views)
-        wide, copies = self._wide or _is_far(kept, across), math.prod(across.extents)
+        wide, copies = self._wide or self._is_far(views, list(steps), kept, across), math.prod(across.extents)
         walk = self._cut.walk if self._cut else "copies" if copies > 1 else "cells"
         source = self._source(layout, walk, types, skipped, wide)
         schedule = self.sku.schedule
@@ -309,6 +309,18 @@ class MapPlan(Plan[M]):
         along = self._space.axes_along(self.AXES[name])
         axes = [along.index(((dim, 0),)) for dim in self.PLACED[name]]
         return [of[axis] for of in (views[name].shape, views[name].strides) for axis in axes]
+
+    def _is_far(self, views: Views, operands: Sequence[str], kept: _Side, across: _Side) -> bool:
+        """Whether elements of one tensor are too far apart for a 32-bit offset."""
+        extents = (*kept.extents, *across.extents)
+        for name, *strides in zip(operands, kept.strides, across.strides, strict=True):
+            axes = [*zip(extents, (s for of in strides for s in of), strict=True)]
+            if name in self.PLACED and name in views:
+                places = self._placed_axes(views, name)
+                axes += zip(places[: len(places) // 2], places[len(places) // 2 :], strict=True)
+            if sum(abs(stride) * (extent - 1) for extent, stride in axes if extent) >= _NARROW:
+                return True
+        return False
 
     def _words(self, views: Views, packed: int, kept: _Side, across: _Side, cut: Sequence[int], *, wide: bool) -> Words:
         words = Words()
@@ -356,7 +368,7 @@ class MapPlan(Plan[M]):
 
     def _layout(self, views: Views, operands: Sequence[str], kept: _Side, across: _Side) -> tuple[str, int]:
         walk = self._cut.walk if self._cut else ""
-        if walk == "singles" or (not self._wide and _is_far(kept, across)):
+        if walk == "singles" or (not self._wide and self._is_far(views, operands, kept, across)):
             return "strided", 0
         vec = VECTOR_BYTES // self.element.row.bytes
         by_row = walk == "rows"
@@ -395,13 +407,6 @@ def _as_read(argument: Argument | None, name: str, held: Mapping[str, str]) -> A
     if argument is not None and not argument.written:
         return argument
     return Argument(name, "in", "array", argument.dtypes if argument is not None else (held[name],))
-
-
-def _is_far(*sides: _Side) -> bool:
-    """Whether elements of one tensor are too far apart for a 32-bit offset."""
-    extents = [n for side in sides for n in side.extents]
-    strides = [[s for part in of for s in part] for of in zip(*(side.strides for side in sides), strict=True)]
-    return any(sum(abs(s) * (n - 1) for s, n in zip(of, extents, strict=True)) >= _NARROW for of in strides)
 
 
 def map_kernels(

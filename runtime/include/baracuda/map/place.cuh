@@ -147,6 +147,7 @@ __device__ void locate(I (&at)[CELLS][OPERANDS], const I (&cell)[CELLS], const S
 template <class I, int OPERANDS, Layout LAYOUT, int N> struct Run {
     static constexpr bool ONE_PLACE = N == 1 || LAYOUT == Layout::PACKED, ROWS = !ONE_PLACE && LAYOUT == Layout::FLAT;
     static constexpr bool SINGLE = LAYOUT == Layout::SINGLE;
+    using type = I;
     static constexpr int PLACES = ONE_PLACE ? 1 : ROWS ? 2 : N;
     I first;                    // number of the first cell
     I place[PLACES][OPERANDS];  // ROWS: the second is of cell 0 if it were in the next row
@@ -160,10 +161,13 @@ template <class I, int OPERANDS, Layout LAYOUT, int N> struct Run {
         if (!ONE_PLACE && !ROWS) return place[i % PLACES][operand];
         return (in_first(i) ? place[0][operand] : place[PLACES - 1][operand]) + i * last_stride[operand];
     }
-    template <typename T> __device__ T* at(T* data, int operand, int i) const {
-        if constexpr (SINGLE) return materialized(data + offset_of(place[0][operand])) + offset_of(base[operand]);
-        return data + offset_of(base[operand] + from_base(operand, i));
+    // The address of cell i, and of what lies so many elements behind it.
+    template <typename T> __device__ T* at(T* data, int operand, int i, I behind = 0) const {
+        if constexpr (SINGLE)
+            return materialized(data + offset_of(place[0][operand])) + offset_of(base[operand] + behind);
+        return data + offset_of(base[operand] + from_base(operand, i) + behind);
     }
+    __device__ auto last_stride_of(int operand) const { return offset_of(last_stride[operand]); }
     // The address of cell 0 in an operand, or the one it would have in the second row.
     template <typename T> __device__ T* start(T* data, int operand, int row) const {
         return data + offset_of(base[operand] + place[row][operand]);
@@ -173,6 +177,14 @@ template <class I, int OPERANDS, Layout LAYOUT, int N> struct Run {
         const I all = base[operand] + (ONE_PLACE || ROWS ? i * last_stride[operand] : 0);
         const int row = ONE_PLACE || ROWS ? 0 : i % PLACES;
         index = {{all + place[row][operand], all + place[ROWS ? 1 : row][operand], in_first(i)}};
+    }
+
+    // Whether cells of the only place have consecutive indices from a multiple of COUNT on, and then that of cell i.
+    template <int COUNT> __device__ bool counts(int operand) const {
+        return last_stride[operand] == 1 && (base[operand] + place[0][operand]) % COUNT == 0;
+    }
+    template <int COUNT> __device__ i64 counted_index(int operand, int i) const {
+        return i64(u64(base[operand] + place[0][operand]) / COUNT * COUNT) | i;
     }
 
     __device__ void move(const I (&by)[OPERANDS]) {

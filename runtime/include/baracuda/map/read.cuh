@@ -23,10 +23,10 @@ template <int AXES> struct PlacedAxes {
             beside = beside || (first[a] < 0 && last[a] < 0) || (first[a] >= extent[a] && last[a] >= extent[a]);
         return beside;
     }
-    __device__ i64 offset_of(const i64 (&place)[AXES]) const {
-        i64 offset = 0;
+    template <class I> __device__ I offset(const i64 (&place)[AXES]) const {
+        I offset = 0;
 #pragma unroll
-        for (int a = 0; a < AXES; ++a) offset += place[a] * stride[a];
+        for (int a = 0; a < AXES; ++a) offset += I(place[a]) * I(stride[a]);
         return offset;
     }
 };
@@ -44,7 +44,7 @@ template <typename T, int AXES> struct Placed {
     const PlacedAxes<AXES>& axes;
     int operand;
     template <class R> __device__ const T* at(const R& run, int i, const i64 (&place)[AXES]) const {
-        return run.at(data, operand, i) + axes.offset_of(place);
+        return run.at(data, operand, i, axes.template offset<typename R::type>(place));
     }
 };
 
@@ -62,8 +62,10 @@ __device__ bool read_even(V (&value)[N], const Placed<T, AXES>& from, V outside,
         for (int i = 0; i < N; ++i) value[i] = outside;
         return true;
     }
-    const T* const start = from.at(run, 0, first);
-    const i64 apart = (from.at(run, N - 1, last) - start) / (N - 1);
+    using I = typename R::type;
+    const I begin = from.axes.template offset<I>(first), end = from.axes.template offset<I>(last);
+    const auto apart = run.last_stride_of(from.operand) + offset_of(I(end - begin)) / (N - 1);
+    const T* const start = run.at(from.data, from.operand, 0, begin);
     Pack<T, N> pack;
     if (apart == 1 && reinterpret_cast<u64>(start) % alignof(Pack<T, N>) == 0) {
         pack.load(start);

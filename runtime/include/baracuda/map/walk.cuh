@@ -45,6 +45,10 @@ template <class R> struct Lane {
         return value;
     }
 };
+// The same of a pack whose cells an index counts from a multiple of N on.
+template <class R, int N> struct CountedLane : Lane<R> {
+    __device__ i64 index(int operand) const { return this->run.template counted_index<N>(operand, this->i); }
+};
 // The lanes of a thread's packs. `use` calls the program for a lane with what it has of the reductions there.
 template <class R, int N, int PACKS, class Use> struct Lanes {
     const R (&run)[PACKS];
@@ -54,6 +58,20 @@ template <class R, int N, int PACKS, class Use> struct Lanes {
         for (int k = 0; k < PACKS; ++k)
 #pragma unroll
             for (int i = 0; i < N; ++i) use(compute, Lane<R>{run[k], k, i});
+    }
+    // The same in two versions, one of which is for packs where these indices count from a multiple of N: there the
+    // compiler knows which neighbours share a call of Philox.
+    template <int... INDICES, class Compute> __device__ void each_counted(const Compute& compute) const {
+#pragma unroll
+        for (int k = 0; k < PACKS; ++k) {
+            if (R::ONE_PLACE && (true && ... && run[k].template counts<N>(INDICES))) {
+#pragma unroll
+                for (int i = 0; i < N; ++i) use(compute, CountedLane<R, N>{{run[k], k, i}});
+            } else {
+#pragma unroll
+                for (int i = 0; i < N; ++i) use(compute, Lane<R>{run[k], k, i});
+            }
+        }
     }
 };
 

@@ -124,7 +124,8 @@ def _forward(problem: Programmed, arrays: Mapping[str, Any]) -> tuple[Spec, Spac
     """The forward op of a gradient, its space, and everything that its program may read."""
     forward, own = problem.forward, _space(problem)
     assert isinstance(forward, RowSpec | MapSpec)
-    space = replace(own, extents=dict(zip(forward.dims, own.extents.values(), strict=True)))
+    names = [*forward.dims, *[*own.extents][len(forward.dims) :]]  # a gradient may have more
+    space = replace(own, extents=dict(zip(names, own.extents.values(), strict=True)))
     return forward, space, _environment(forward, {**_scalars(forward), **problem.values}, space, arrays)
 
 

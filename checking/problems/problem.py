@@ -211,8 +211,11 @@ class Problem:
         if kind == ElementKind.BOOL:
             return rng.random(shape) < 0.5
         if kind.value[0] in "iu":
+            if style == "extremes" and value_range is None:
+                return extremes(rng, shape, np.iinfo(numpy))
             low, high = value_range or ((0, 100) if kind.value[0] == "u" else (-100, 100))
             return rng.integers(int(low), int(high) + 1, shape).astype(numpy)
+        style = "normal" if style == "extremes" else style
         if value_range is not None:
             return rng.uniform(*value_range, shape).astype(numpy)
         if kind.value[0] == "c":
@@ -258,4 +261,16 @@ def cancelling(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
     return np.where(turn % 2, rng.standard_normal(shape), 256.0 * (1 - turn))
 
 
-_STYLES = {"normal": normal, "below": below, "spread": spread, "constant": constant, "cancelling": cancelling}
+def ties(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    """Many that are equal, zeros and NaNs of either sign among them."""
+    return rng.choice([-1.0, -0.0, 0.0, 1.0, np.nan, -np.nan], shape, p=[0.1, 0.4, 0.4, 0.05, 0.025, 0.025])
+
+
+def extremes(rng: np.random.Generator, shape: tuple[int, ...], of: np.iinfo[Any]) -> np.ndarray[Any, Any]:
+    """The first and the last whole numbers of a type, and those about 0; of the first half of elements the first."""
+    drawn = rng.choice(np.array([of.min, of.max, of.max // 2, 0, 1, of.min // 2], of.dtype), shape)
+    drawn.reshape(-1)[: drawn.size // 2] = of.min
+    return drawn
+
+
+_STYLES = {"ties": ties, "normal": normal, "below": below, "spread": spread, "constant": constant, "cancelling": cancelling}

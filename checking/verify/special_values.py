@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from ..oracles.accuracy import as_float, compare
 from ..oracles.oracle import explicit, tolerances, widen, with_saved
 from ..oracles.references import definition
 from ..problems.body import BodyProblem
+from ..problems.map import MapProblem
 from ..problems.problem import Arrays, Problem
 from ..problems.row import RowProblem
 from ..trials.arrange import arrange, same_bits
@@ -24,7 +26,8 @@ SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0)
 def check_special_values(problem: Problem, memory: Memory) -> None:
     """NaN, infinities, signed zeros and subnormals give what the formula gives, and change no other row.
 
-    Enormous numbers do, too, but in gradients, where they overflow; and rows of zeros.
+    Enormous numbers do, too, but in gradients, where they overflow; so do rows of zeros, equal numbers of which a
+    program finds the first, and the extremes of whole numbers.
     """
     if isinstance(problem, RowProblem):
         _check_special_rows(problem, memory)
@@ -33,6 +36,10 @@ def check_special_values(problem: Problem, memory: Memory) -> None:
         _check_special_elements(problem, memory)
     if problem.spec.gradient is None:
         check_problem(problem, memory, style="enormous", variant="enormous inputs")
+    if isinstance(problem, MapProblem) and re.search(r"\barg(max|min)\(", problem.spec.program):
+        check_problem(problem, memory, style="ties", variant="equal zeros and NaNs")
+    if any(kind.value[0] in "iu" and name in problem.spec.inputs for name, kind in problem.stored_types().items()):
+        check_problem(problem, memory, style="extremes", variant="the extreme whole numbers")
 
 
 def _check_special_elements(problem: Problem, memory: Memory) -> None:

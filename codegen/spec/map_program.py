@@ -160,8 +160,9 @@ def _placed(lines: tuple[Line, ...], axes: Mapping[str, Axes]) -> dict[str, Expr
 
 
 def _cells(spec: MapSpec, lines: tuple[Line, ...], scope: Scope) -> tuple[str, ...]:
-    """The dims without those that only give the extents of inputs that are read at computed places."""
+    """The dims without those that only give the extents of inputs that are read at computed places, or nothing."""
     dims, used = dict(scope.values), {dim for tensor in spec.outputs.values() for dim in tensor.over}
+    listed = {dim for tensor in spec.tensors.values() for dim in tensor.over}
     beside: set[str] = set()
     for line in lines:
         dims[line.name] = varies(line.expr, dims)
@@ -169,7 +170,7 @@ def _cells(spec: MapSpec, lines: tuple[Line, ...], scope: Scope) -> tuple[str, .
         for part in walk(line.expr):
             used |= {*part.dims} if isinstance(part, Reduce) else set()
             beside |= {*part.dims} if isinstance(part, Read) else set()
-    return tuple(dim for dim in spec.dims if dim in used or dim not in beside)
+    return tuple(dim for dim in spec.dims if dim in used or dim in listed - beside)
 
 
 def copies_of(spec: MapSpec, parts: Parts) -> dict[str, str]:

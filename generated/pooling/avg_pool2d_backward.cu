@@ -7,16 +7,16 @@
 namespace baracuda {
 
 namespace operand {
-enum : int { dy_, dx_, k_index, l_index, h_index, w_index, COUNT };
+enum : int { dy_, dx_, h_index, w_index, u_index, v_index, COUNT };
 }
 
 struct Program {
     using T = Element;
     using acc_t = acc_of<T>;
     template <template <class> class Of> struct Reduced {
-        Of<Sum<acc_t>> dx_;
+        Of<Sum<acc_t>> dx_sum_;
         template <class F, class... Lists> __device__ static constexpr void each(const F& f, Lists&... of) {
-            f(of.dx_...);
+            f(of.dx_sum_...);
         }
     };
     struct Args : MapArgs<operand::COUNT> {
@@ -35,16 +35,18 @@ struct Program {
 
         template <class Read> __device__ void reads(const Args& args, const Read& read) {
             const Placed<T, 2> dy_read_at{args.dy_, args.dy_axes, operand::dy_};
-            read.at(dy_read_slice, dy_read_at, acc_t(0.0), Operands<operand::h_index, operand::k_index,
-                operand::l_index, operand::w_index>(), [&](auto& place, const auto& lane) {
+            read.at(dy_read_slice, dy_read_at, acc_t(0.0), Operands<operand::h_index, operand::w_index>(),
+                [&](auto& place, const auto& lane) {
                 const i64 stride_ = i64(args.stride_);
                 const i64 pad_ = i64(args.pad_);
-                const auto k_index = lane.index(operand::k_index);
-                const auto l_index = lane.index(operand::l_index);
                 const auto h_index = lane.index(operand::h_index);
                 const auto w_index = lane.index(operand::w_index);
-                place[0] = math::floor_divide(math::subtract(math::add(h_index, pad_), k_index), stride_);
-                place[1] = math::floor_divide(math::subtract(math::add(w_index, pad_), l_index), stride_);
+                const auto u_index = lane.index(operand::u_index);
+                const auto v_index = lane.index(operand::v_index);
+                const i64 row_ = math::subtract(math::floor_divide(math::add(h_index, pad_), stride_), u_index);
+                const i64 column_ = math::subtract(math::floor_divide(math::add(w_index, pad_), stride_), v_index);
+                place[0] = row_;
+                place[1] = column_;
             });
         }
         template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
@@ -52,14 +54,16 @@ struct Program {
             const i64 stride_ = i64(args.stride_);
             const i64 pad_ = i64(args.pad_);
             lanes.each([&](const auto& lane, Reduced<ValueOf>& term) {
-                const auto k_index = lane.index(operand::k_index);
-                const auto l_index = lane.index(operand::l_index);
                 const auto h_index = lane.index(operand::h_index);
                 const auto w_index = lane.index(operand::w_index);
+                const auto u_index = lane.index(operand::u_index);
+                const auto v_index = lane.index(operand::v_index);
                 const acc_t dy_read_ = lane.value(dy_read_slice);
-                term.dx_ = math::remainder(math::subtract(math::add(h_index, pad_), k_index), stride_) == 0ll
-                    && math::remainder(math::subtract(math::add(w_index, pad_), l_index), stride_) == 0ll
-                    ? acc_t(1.0) / acc_t(kernel_) / acc_t(kernel_) * dy_read_ : acc_t(0.0);
+                const i64 row_ = math::subtract(math::floor_divide(math::add(h_index, pad_), stride_), u_index);
+                const i64 column_ = math::subtract(math::floor_divide(math::add(w_index, pad_), stride_), v_index);
+                const bool inside_ = math::add(h_index, pad_) < math::add(math::multiply(row_, stride_), kernel_)
+                    && math::add(w_index, pad_) < math::add(math::multiply(column_, stride_), kernel_);
+                term.dx_sum_ = inside_ ? dy_read_ : acc_t(0.0);
             });
         }
         template <class Write> __device__ void writes(const Args& args, const Write& write) const {
@@ -73,9 +77,10 @@ struct Program {
         template <class Read> __device__ void reads(const Args& args, const Read& read) {
         }
         template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
+            const i64 kernel_ = i64(args.kernel_);
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
-                const acc_t dx_ = reduced.dx_;
-                lane.of(dx_pack) = T(dx_);
+                const acc_t dx_sum_ = reduced.dx_sum_;
+                lane.of(dx_pack) = T(dx_sum_ / acc_t(math::multiply(kernel_, kernel_)));
             });
         }
         template <class Write> __device__ void writes(const Args& args, const Write& write) const {
@@ -93,6 +98,6 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Pr
     walk<Program>(args);
 }
 // @lines templates/map.cu.jinja:30 3 +1 1 +4 2 +5 2 +20 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 +2 1 +5 1 -1 1 -1 1
-// @lines +2 1 +1 2 +1 2 +4 2 +4 1 +4 1 +1 1 -1 1 -120 1 -1 1 +8 1 -1 1 -1 1 -1 1 +115 1 -1 1 +1 1 +1 2 -131 1 -1 1 -1 1
-// @lines +135 1 -128 1 -1 1 -1 1 -1 1 +6 1 +134 1 -1 1 -1 1 +6 3 +4 3 -68 2 +7 2 +1 1 +16 2 +5 1 +7 1 +3 1 +9 3 +1 1 +2
-// @lines 2 +1 6 +1 4
+// @lines +2 1 +1 2 +1 2 +4 2 +4 1 +4 1 +1 1 -1 1 -120 1 -1 1 +8 1 -1 1 -1 1 -1 1 +11 1 -1 1 +103 1 -1 1 +1 1 +1 2 -131
+// @lines 1 -1 1 -1 1 +135 1 -128 1 -1 1 -1 1 -1 1 +6 1 +4 1 -1 1 -1 1 -1 1 +129 1 +6 3 +4 3 -68 2 +7 2 +1 1 +16 2 -131
+// @lines 1 +135 1 +7 1 +3 1 +9 3 +1 1 +2 2 +1 6 +1 4

@@ -48,12 +48,15 @@ class AvgPool2dBackwardDescriptor(rt.MapDescriptor):
         l="kernel",
         h="height",
         w="width",
+        u="ceil_div(kernel, stride)",
+        v="ceil_div(kernel, stride)",
     )
-    _space = (("k",), ("l",), ("n",), ("c",), ("h",), ("w",))
+    _space = (("u",), ("v",), ("n",), ("c",), ("h",), ("w",))
     _requires = (
         rt.Requirement("min(batch, channels, height, width) >= 0"),
         rt.Requirement("(height + 2 * pad - kernel) // stride + 1 >= 0"),
         rt.Requirement("(width + 2 * pad - kernel) // stride + 1 >= 0"),
+        rt.Requirement("ceil_div(kernel, stride) >= 0"),
         rt.Requirement("min(kernel, stride) >= 1 and pad >= 0"),
     )
 
@@ -68,9 +71,9 @@ class AvgPool2dBackwardPlan(rt.MapPlan[AvgPool2dBackwardDescriptor]):
     EXTENTS = (rt.Extent("batch", "dy", axis=0), rt.Extent("channels", "dy", axis=1))
     GRADIENT = rt.Gradient("avg_pool2d", rt.table(dy="y"), rt.table(dx="x"))
     AXES = rt.table(dy=(("n",), ("c",), ("i",), ("j",)), dx=(("n",), ("c",), ("h",), ("w",)))
-    SUMMED = ("k", "l")
+    SUMMED = ("u", "v")
     PLACED = rt.table(dy=("i", "j"))
-    INDICES = ("k", "l", "h", "w")
+    INDICES = ("h", "w", "u", "v")
     SCALARS = ("kernel", "stride", "pad")
     SUMS = ("",)
     SUM_OUTPUTS = ("dx",)
@@ -91,7 +94,8 @@ class AvgPool2dBackwardPlan(rt.MapPlan[AvgPool2dBackwardDescriptor]):
         stream: a raw handle or a stream object; by default the current one of the arrays' library
 
         Here n is batch, c is channels, i is (height + 2 * pad - kernel) // stride + 1, j is (width + 2 * pad - kernel)
-        // stride + 1, k is kernel, l is kernel, h is height, w is width; T is the descriptor's element.
+        // stride + 1, k is kernel, l is kernel, h is height, w is width, u is ceil_div(kernel, stride), v is
+        ceil_div(kernel, stride); T is the descriptor's element.
         Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall.
         """
         arrays = (dy, dx)

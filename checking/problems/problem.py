@@ -262,8 +262,12 @@ def cancelling(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
 
 
 def ties(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
-    """Many that are equal, zeros and NaNs of either sign among them."""
-    return rng.choice([-1.0, -0.0, 0.0, 1.0, np.nan, -np.nan], shape, p=[0.1, 0.4, 0.4, 0.05, 0.025, 0.025])
+    """Zeros of either sign, and in the second half equal numbers and NaNs of either sign among them."""
+    drawn = rng.choice([-0.0, 0.0], shape)
+    second = drawn.reshape(-1)[drawn.size // 2 :]
+    others = rng.choice([-1.0, 1.0, np.nan, -np.nan], second.shape)
+    second[...] = np.where(rng.random(second.shape) < 0.2, others, second)
+    return drawn
 
 
 def extremes(rng: np.random.Generator, shape: tuple[int, ...], of: np.iinfo[Any]) -> np.ndarray[Any, Any]:
@@ -273,4 +277,5 @@ def extremes(rng: np.random.Generator, shape: tuple[int, ...], of: np.iinfo[Any]
     return drawn
 
 
-_STYLES = {"ties": ties, "normal": normal, "below": below, "spread": spread, "constant": constant, "cancelling": cancelling}
+_STYLES = {"normal": normal, "below": below, "spread": spread, "constant": constant, "cancelling": cancelling}
+_STYLES |= {"ties": ties}

@@ -26,8 +26,8 @@ SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0)
 def check_special_values(problem: Problem, memory: Memory) -> None:
     """NaN, infinities, signed zeros and subnormals give what the formula gives, and change no other row.
 
-    Enormous numbers do, too, but in gradients, where they overflow; so do rows of zeros, equal numbers of which a
-    program finds the first, and the extremes of whole numbers.
+    Enormous numbers do, too, but in gradients, where they overflow; so do rows of zeros, and the extremes of whole
+    numbers.
     """
     if isinstance(problem, RowProblem):
         _check_special_rows(problem, memory)
@@ -36,10 +36,14 @@ def check_special_values(problem: Problem, memory: Memory) -> None:
         _check_special_elements(problem, memory)
     if problem.spec.gradient is None:
         check_problem(problem, memory, style="enormous", variant="enormous inputs")
-    if isinstance(problem, MapProblem) and re.search(r"\barg(max|min)\(", problem.spec.program):
-        check_problem(problem, memory, style="ties", variant="equal zeros and NaNs")
     if any(kind.value[0] in "iu" and name in problem.spec.inputs for name, kind in problem.stored_types().items()):
         check_problem(problem, memory, style="extremes", variant="the extreme whole numbers")
+
+
+def check_ties(problem: Problem, memory: Memory) -> None:
+    """Programs that find an extreme's place find the first of equal numbers, zeros and NaNs, whatever their sign."""
+    if isinstance(problem, MapProblem) and re.search(r"\barg(max|min)\(", problem.spec.program):
+        check_problem(problem, memory, style="ties", variant="equal zeros and NaNs")
 
 
 def _check_special_elements(problem: Problem, memory: Memory) -> None:

@@ -35,8 +35,9 @@ struct Program {
 
         template <class Read> __device__ void reads(const Args& args, const Read& read) {
             const Placed<T, 2> dy_read_at{args.dy_, args.dy_axes, operand::dy_};
-            read.at(dy_read_slice, dy_read_at, acc_t(0.0), Operands<operand::h_index, operand::w_index>(),
-                [&](auto& place, const auto& lane) {
+            read.at(dy_read_slice, dy_read_at, acc_t(0.0), Operands<operand::h_index, operand::u_index,
+                operand::v_index, operand::w_index>(), [&](auto& place, const auto& lane) {
+                const i64 kernel_ = i64(args.kernel_);
                 const i64 stride_ = i64(args.stride_);
                 const i64 pad_ = i64(args.pad_);
                 const auto h_index = lane.index(operand::h_index);
@@ -45,25 +46,18 @@ struct Program {
                 const auto v_index = lane.index(operand::v_index);
                 const i64 row_ = math::subtract(math::floor_divide(math::add(h_index, pad_), stride_), u_index);
                 const i64 column_ = math::subtract(math::floor_divide(math::add(w_index, pad_), stride_), v_index);
-                place[0] = row_;
-                place[1] = column_;
+                const i64 above_ = math::add(h_index, pad_) < math::add(math::multiply(row_, stride_), kernel_)
+                    ? row_ : (-1ll);
+                const i64 beside_ = math::add(w_index, pad_) < math::add(math::multiply(column_, stride_),
+                    kernel_) ? column_ : (-1ll);
+                place[0] = above_;
+                place[1] = beside_;
             });
         }
         template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
-            const i64 kernel_ = i64(args.kernel_);
-            const i64 stride_ = i64(args.stride_);
-            const i64 pad_ = i64(args.pad_);
             lanes.each([&](const auto& lane, Reduced<ValueOf>& term) {
-                const auto h_index = lane.index(operand::h_index);
-                const auto w_index = lane.index(operand::w_index);
-                const auto u_index = lane.index(operand::u_index);
-                const auto v_index = lane.index(operand::v_index);
                 const acc_t dy_read_ = lane.value(dy_read_slice);
-                const i64 row_ = math::subtract(math::floor_divide(math::add(h_index, pad_), stride_), u_index);
-                const i64 column_ = math::subtract(math::floor_divide(math::add(w_index, pad_), stride_), v_index);
-                const bool inside_ = math::add(h_index, pad_) < math::add(math::multiply(row_, stride_), kernel_)
-                    && math::add(w_index, pad_) < math::add(math::multiply(column_, stride_), kernel_);
-                term.dx_sum_ = inside_ ? dy_read_ : acc_t(0.0);
+                term.dx_sum_ = dy_read_;
             });
         }
         template <class Write> __device__ void writes(const Args& args, const Write& write) const {
@@ -98,6 +92,6 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Pr
     walk<Program>(args);
 }
 // @lines templates/map.cu.jinja:30 3 +1 1 +4 2 +5 2 +20 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 +2 1 +5 1 -1 1 -1 1
-// @lines +2 1 +1 2 +1 2 +4 2 +4 1 +4 1 +1 1 -1 1 -120 1 -1 1 +8 1 -1 1 -1 1 -1 1 +11 1 -1 1 +103 1 -1 1 +1 1 +1 2 -131
-// @lines 1 -1 1 -1 1 +135 1 -128 1 -1 1 -1 1 -1 1 +6 1 +4 1 -1 1 -1 1 -1 1 +129 1 +6 3 +4 3 -68 2 +7 2 +1 1 +16 2 -131
-// @lines 1 +135 1 +7 1 +3 1 +9 3 +1 1 +2 2 +1 6 +1 4
+// @lines +2 1 +1 2 +1 2 +4 2 +4 1 +4 1 +1 1 -1 1 -120 1 -1 1 -1 1 +8 1 -1 1 -1 1 -1 1 +11 1 -1 1 -1 1 -1 1 -1 1 -1 1
+// @lines +103 1 -1 1 +1 1 +1 2 +5 1 -121 1 +134 1 +6 3 +4 3 -68 2 +7 2 +1 1 +16 2 -131 1 +135 1 +7 1 +3 1 +9 3 +1 1 +2
+// @lines 2 +1 6 +1 4

@@ -48,9 +48,9 @@ template <typename T, int AXES> struct Placed {
     }
 };
 
-// Reads the cells of a run whose places are equally far apart, and so are their addresses; `place_of(place, i)` computes
-// the place of cell i. All are inside if the first and the last one are, and outside if these two leave the array on one
-// side. False if neither is known.
+// Reads the cells of a run whose places are equally far apart, and so are their addresses; `place_of(place, i)`
+// computes the place of cell i. All are inside if the first and the last one are, and outside if these two leave the
+// array on one side. False if neither is known.
 template <typename V, int N, typename T, class R, int AXES, class F>
 __device__ bool read_even(V (&value)[N], const Placed<T, AXES>& from, V outside, const R& run, const F& place_of) {
     i64 first[AXES], last[AXES];
@@ -89,9 +89,10 @@ __device__ void read_places(V (&value)[N], const Placed<T, AXES>& from, V outsid
 #pragma unroll
     for (int i = 0; i < N; ++i) {
         value[i] = outside;
+        if (!is_live<LAYOUT>(i, live)) continue;
         i64 place[AXES];
         place_of(place, i);
-        if (is_live<LAYOUT>(i, live) && from.axes.contain(place)) value[i] = V(*from.at(run, i, place));
+        if (from.axes.contain(place)) value[i] = V(*from.at(run, i, place));
     }
 }
 

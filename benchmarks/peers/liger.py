@@ -1,4 +1,4 @@
-"""Liger: RMSNorm in Triton."""
+"""Liger: RMSNorm and SwiGLU in Triton."""
 
 from __future__ import annotations
 
@@ -9,19 +9,26 @@ from . import Body, Maker
 
 
 def peers() -> dict[str, Maker]:
-    """RMSNorm, forward and backward."""
+    """RMSNorm and SwiGLU, forward and backward."""
     from liger_kernel.ops.rms_norm import LigerRMSNormFunction
+    from liger_kernel.ops.swiglu import LigerSiLUMulFunction
 
     from ._torch_ops import gradient_of
 
     def liger(case: Case) -> Body | None:
         eps = case.values.get("eps", 1e-6)
 
-        def forward(tensors: dict[str, Any]) -> dict[str, Any]:
+        def rms_norm(tensors: dict[str, Any]) -> dict[str, Any]:
             return {"y": LigerRMSNormFunction.apply(tensors["x"], tensors["gamma"], eps, 0.0, "llama", False)}
 
-        if case.op == "rms_norm":
-            return lambda tensors: lambda: forward(dict(tensors))
-        return gradient_of(case, forward) if case.op == "rms_norm_backward" else None
+        def swiglu(tensors: dict[str, Any]) -> dict[str, Any]:
+            return {"y": LigerSiLUMulFunction.apply(tensors["gate"], tensors["up"])}
+
+        forward = {"rms_norm": rms_norm, "swiglu": swiglu}.get(case.op.removesuffix("_backward"))
+        if forward is None:
+            return None
+        if case.op.endswith("_backward"):
+            return gradient_of(case, forward)
+        return lambda tensors: lambda: forward(dict(tensors))
 
     return {"liger": liger}

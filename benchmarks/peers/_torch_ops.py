@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 
 from baracuda.checking.compare.torch_kinds import FORWARD as KINDS
-from baracuda.checking.compare.torch_random import dropout
+from baracuda.checking.compare.torch_random import dropout, random_values
 
 from ..case import Case
 from . import Body, Call, Tensors
@@ -154,6 +154,7 @@ FORWARD: dict[str, Function] = {
     "swiglu": _swiglu,
     "geglu": _geglu,
     "dropout": partial(dropout, torch),
+    "random_values": partial(random_values, torch),
     "rms_norm": _rms_norm,
     "layer_norm": _layer_norm,
     "group_norm": _group_norm,

@@ -1,4 +1,4 @@
-"""Liger: RMSNorm and SwiGLU in Triton."""
+"""Liger: RMSNorm and SwiGLU in Triton; the gradient of its SwiGLU takes over the memory of what it is given."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from . import Body, Maker
 
 
 def peers() -> dict[str, Maker]:
-    """RMSNorm and SwiGLU, forward and backward."""
+    """RMSNorm, forward and backward, and SwiGLU."""
     from liger_kernel.ops.rms_norm import LigerRMSNormFunction
     from liger_kernel.ops.swiglu import LigerSiLUMulFunction
 
@@ -25,7 +25,7 @@ def peers() -> dict[str, Maker]:
             return {"y": LigerSiLUMulFunction.apply(tensors["gate"], tensors["up"])}
 
         forward = {"rms_norm": rms_norm, "swiglu": swiglu}.get(case.op.removesuffix("_backward"))
-        if forward is None:
+        if forward is None or case.op == "swiglu_backward":
             return None
         if case.op.endswith("_backward"):
             return gradient_of(case, forward)

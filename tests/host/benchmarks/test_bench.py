@@ -23,7 +23,7 @@ from baracuda.benchmarks import contest as contests
 from baracuda.benchmarks import peers as peer_modules
 from baracuda.benchmarks import plot, report
 from baracuda.benchmarks.case import Case, Tensor, Traffic, cases_of, columns, sweep_of
-from baracuda.benchmarks.contest import OURS, Measured, contest
+from baracuda.benchmarks.contest import OURS, VIEW, Measured, contest
 from baracuda.benchmarks.machine import TorchMachine
 from baracuda.benchmarks.peers import Body, Call, Maker, Tensors
 from baracuda.benchmarks.state import State, latest
@@ -374,8 +374,9 @@ def test_torch_computes_what_plans_do(op: str, element: str) -> None:
     machine = TorchHostMachine()
     makers, _ = peer_modules.available(("torch", "math"))
     ours, theirs = contest(small(op, held(op, element), **problem_of(op)), makers, machine)
-    assert (ours.problem, theirs.problem) == ("", "")
-    assert theirs.us is not None
+    assert (ours.problem, theirs.problem) in (("", ""), ("", VIEW))
+    assert (theirs.us is None) == (theirs.problem == VIEW)
+    assert theirs.problem == VIEW or op != "binary_backward"  # of a sum, whose gradient is the one that comes in
 
 
 @pytest.mark.frontends
@@ -386,11 +387,11 @@ def test_torch_computes_what_programs_say(op: str) -> None:
 
     case = small(op, held(op, "f32"), **problem_of(op))
     program = Program.of(case)
-    assert (program is None) == ("uniform" in case.spec.program)  # type: ignore[attr-defined]
+    assert (program is None) == (case.spec.category == "random")
     if program is not None:
         makers = {"program": lambda case: lambda tensors: lambda: program(tensors)}
         ours, theirs = contest(case, makers, TorchHostMachine())
-        assert (ours.problem, theirs.problem) == ("", "")
+        assert (ours.problem, theirs.problem) in (("", ""), ("", VIEW))
 
 
 # -------------------------------------------------------------------------------------------------------------- clocks

@@ -16,15 +16,17 @@ from baracuda.runtime import KernelSku
 
 from .cases import could_serve, server
 from .map import MapProblem
-from .problem import Problem
+from .problem import Arrays, Problem
 from .row import RowProblem
 from .subject import Subject
 
 
-def decided_problems(subject: Subject, sku: KernelSku, bases: Sequence[Problem]) -> Iterator[Problem]:
-    """For each comparison of a float field with numbers that rest on no tensor, one in which it is such a number.
+def decided_problems(
+    subject: Subject, sku: KernelSku, bases: Sequence[Problem]
+) -> Iterator[tuple[Problem, Arrays]]:
+    """For each comparison of a float field with what rests on no array, a problem in which it is such a number.
 
-    Random numbers are such, which no drawn problem meets exactly.
+    Arrays of no axes are such, too, and come with the problem. Random numbers meet none by chance.
     """
     spec, serve = subject.spec, server(subject, sku, bases)
     if not isinstance(spec, RowSpec | MapSpec):
@@ -35,11 +37,12 @@ def decided_problems(subject: Subject, sku: KernelSku, bases: Sequence[Problem])
         for base in sorted(of_kind, key=lambda problem: (not problem.several, problem.size)):
             assert isinstance(base, RowProblem | MapProblem)
             values = {name: base.values[name] for name, of in spec.descriptor.items() if of.is_number}
-            numbers = np.ravel(evaluate(lines, values, base.space)[lines[-1].name])
+            given = {name: array for name, array in base.draw().items() if not array.shape}
+            numbers = np.ravel(evaluate(lines, {**values, **given}, base.space)[lines[-1].name])
             case = {**base.case, field: float(numbers[numbers.size // 2])} if numbers.size else {}
             problem = serve(subject, case, sku) if case and could_serve(subject, sku, case) else None
             if problem is not None:
-                yield problem
+                yield problem, given
                 break
 
 
@@ -47,6 +50,7 @@ def _compared(spec: RowSpec | MapSpec) -> Iterator[tuple[str, list[Line]]]:
     """Fields, and the lines that give what they are compared with, which the last of them names."""
     fields = {name for name, of in spec.descriptor.items() if of.type == "float"}
     known = {name for name, of in spec.descriptor.items() if of.is_number}
+    known |= {name for name, tensor in spec.inputs.items() if not tensor.dims}
     before: list[Line] = []
     for line in parse(spec.program, scope_of(spec)):
         for field, other in _sides(line.expr):

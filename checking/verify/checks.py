@@ -57,10 +57,10 @@ def measured(problem: Problem, memory: Memory, style: str) -> dict[str, Accuracy
     return drawn(problem, style).measure(memory)
 
 
-def drawn(problem: Problem, style: str) -> Trial:
-    """Inputs of a style of `STYLES`, with expected outputs and bounds."""
+def drawn(problem: Problem, style: str, given: Arrays | None = None) -> Trial:
+    """Inputs of a style of `STYLES`, but for those `given`, with expected outputs and bounds."""
     types = problem.stored_types()
-    arrays, exact = with_saved(problem, problem.draw(style), types, problem.draw_hidden(style))
+    arrays, exact = with_saved(problem, {**problem.draw(style), **(given or {})}, types, problem.draw_hidden(style))
     return trial(problem, arrays, exact, tolerances(problem, arrays, exact, types))
 
 
@@ -82,9 +82,10 @@ def check_problem(
     patterns: Mapping[str, str] | None = None,
     style: str = "normal",
     variant: str = "at an edge",
+    given: Arrays | None = None,
 ) -> None:
     """Errors against the oracle are within the declared bound, for arrays in the given layouts."""
-    case = replace(drawn(problem, style), patterns=patterns or {})
+    case = replace(drawn(problem, style, given), patterns=patterns or {})
     _within(case, memory, f"arrays {sorted({*case.patterns.values()})}" if patterns else variant)
 
 

@@ -129,8 +129,8 @@ def test_edges(sku: KernelSku, memory: Memory) -> None:
         checks.check_problem(problem, memory, style=("normal", "cancelling")[turn % 2])
     for problem in windowed_problems(subject_of(sku), sku, problems_of(sku.op, sku.symbol)):
         checks.check_problem(problem, memory, variant="in a window")
-    for problem in decided_problems(subject_of(sku), sku, problems_of(sku.op, sku.symbol)):
-        checks.check_problem(problem, memory, variant="decided at equality")
+    for problem, numbers in decided_problems(subject_of(sku), sku, problems_of(sku.op, sku.symbol)):
+        checks.check_problem(problem, memory, variant="decided at equality", given=numbers)
 
 
 def test_feature_pairs(sku: KernelSku, memory: Memory) -> None:

@@ -64,8 +64,13 @@ def numbers(problem: Problem, *, device: str = "cpu") -> dict[str, Any]:
     return {n: torch.from_numpy(np.array(a)).to(device) for n, a in problem.draw().items()}
 
 
+TYPES = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16}
+
+
 def given(problem: Problem) -> dict[str, Any]:
-    return {name: problem.values[name] for name in signature(problem.spec.op).parameters}
+    known = signature(problem.spec.op)
+    element = {"element": TYPES[problem.element.value]} if known.takes_element else {}
+    return {name: problem.values[name] for name in known.parameters} | element
 
 
 def called(problem: Problem, tensors: Mapping[str, Any], compiled: Any = None) -> dict[str, Any]:
@@ -105,7 +110,7 @@ def test_a_descriptor_follows_from_shapes_and_keywords(op: str) -> None:
         there = [a.name for a in known.inputs if problem.plan.present(a.name)]
         shown = {name: torch.empty(problem.shape_of(name), device="meta") for name in there}
         tensors = {a.name: shown.get(a.name) for a in known.inputs}
-        fields = known.fields(tensors, given(problem))
+        fields = known.fields(tensors, {n: value for n, value in given(problem).items() if n != "element"})
         assert SUBJECTS[op].plan.DESCRIPTOR(element=problem.element, **fields) == problem.descriptor
 
 

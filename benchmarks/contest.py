@@ -152,8 +152,13 @@ def _error(ours: Mapping[str, Any], theirs: Mapping[str, Any], machine: Machine)
 
 def _views(theirs: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
     """Whether all that a peer returns is memory that it was given, as is a gradient that is only broadcast."""
-    memory = {t.untyped_storage().data_ptr() for t in given.values() if t is not None}
-    return all(t.untyped_storage().data_ptr() in memory for t in theirs.values())
+    memory = {_memory(tensor) for tensor in given.values() if tensor is not None}
+    return all(_memory(tensor) in memory for tensor in theirs.values())
+
+
+def _memory(tensor: Any) -> Any:
+    """What tells the memory of two tensors of torch apart; any other array has memory of its own."""
+    return tensor.untyped_storage().data_ptr() if hasattr(tensor, "untyped_storage") else object()
 
 
 def _timed(

@@ -206,7 +206,7 @@ def _random(fields: Fields, arrays: Arrays) -> dict[str, Any]:
         pairs = [words[i // 2 * 2 : i // 2 * 2 + 2] for i in range(prod(shape))]
         numbers = [sqrt(-2 * log((a + 0.5) / 2**32)) * e ** (2j * pi * b / 2**32) for a, b in pairs]
         return {"y": np.reshape([(z.real, z.imag)[i % 2] for i, z in enumerate(numbers)], shape)}
-    return {"y": uniform if kind == "uniform" else uniform < p}
+    return {"y": uniform if kind == "uniform" else (uniform < p) * 1.0}
 
 
 def _philox4x32(seed: int, offset: int, element: int) -> int:

@@ -76,7 +76,8 @@ class MapPlan(Plan[M]):
     @classmethod
     def _pass_plans(cls, descriptor: M) -> Sequence[type[MapPlan[Any]]]:
         """The passes of a problem, of whose kind they may be."""
-        return [of for of in cls.PASS_PLANS if not of.KINDS or descriptor.kind in of.KINDS]  # type: ignore[attr-defined]
+        kind = getattr(descriptor, "kind", "")
+        return [of for of in cls.PASS_PLANS if not of.KINDS or kind in of.KINDS]
 
     @classmethod
     def cannot_hold(cls, descriptor: M, sku: KernelSku) -> str | None:

@@ -54,12 +54,17 @@ def named(found: Any, op: str) -> dict[str, Any]:
     return {name: found}
 
 
+def keywords_of(problem: Problem, function: Any) -> dict[str, Any]:
+    element = {"element": problem.element} if function.signature.takes_element else {}
+    return {name: problem.values[name] for name in function.signature.parameters} | element
+
+
 @pytest.mark.parametrize("op", few(SUBJECTS, 12))
 def test_a_call_gives_what_the_plan_does(op: str) -> None:
     problem, function = problem_of(op), getattr(baracuda.ops, op)
     inputs = drawn(problem)
     changed = {n: a.copy() for n, a in inputs.items()}
-    keywords = {name: problem.values[name] for name in function.signature.parameters}
+    keywords = keywords_of(problem, function)
     plan = SUBJECTS[op].plan.select(problem.descriptor, device="host")
     wanted = {
         name: np.empty(plan.shapes()[name][0], plan.elements_of(name)[0].row.numpy)
@@ -145,7 +150,7 @@ def test_functions_are_of_a_generated_package() -> None:
 def test_plans_functions_and_results_are_copied_and_pickled(op: str) -> None:
     """After they have run, too, when they know of this process's memory."""
     problem, function = problem_of(op), baracuda.ops.Function(SUBJECTS[op].plan)
-    result = function(**drawn(problem), **{name: problem.values[name] for name in function.signature.parameters})
+    result = function(**drawn(problem), **keywords_of(problem, function))
     (plan,) = (prepared.plan for prepared in function._prepared.values())
     for copied in (copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))):
         again = copied(plan)
@@ -189,7 +194,7 @@ def test_arrays_on_a_gpu_are_computed_there(op: str, ordinal: int) -> None:
     """Whichever device is current, which it still is afterwards."""
     cupy = pytest.importorskip("cupy")
     problem, function = problem_of(op), getattr(baracuda.ops, op)
-    keywords = {name: problem.values[name] for name in function.signature.parameters}
+    keywords = keywords_of(problem, function)
     inputs = drawn(problem)
     with cupy.cuda.Device(ordinal):
         there = {n: cupy.asarray(a) for n, a in inputs.items()}

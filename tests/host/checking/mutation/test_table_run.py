@@ -40,7 +40,7 @@ def test_a_spec_that_no_longer_validates_is_caught_by_generate() -> None:
     edit = Edit("specs/attention/alibi.yaml", "doc: slope of each head}", "doc: slope of each head, default: 1}")
     verdict = judge(defect("optional", edit), ROOT, {}, ())
     assert (verdict.what, verdict.stage) == (KILLED, "generate")
-    assert "specs/attention/alibi.yaml:17: 'slopes' needs both `optional` and `default`" in verdict.said
+    assert "specs/attention/alibi.yaml:16: 'slopes' needs both `optional` and `default`" in verdict.said
 
 
 @pytest.mark.parametrize("complaints, said", [("c\nd", "c"), ("", "b")])

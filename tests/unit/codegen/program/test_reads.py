@@ -161,6 +161,7 @@ def test_gradients_of_places_that_several_cells_may_read_are_refused(text: str, 
 
 
 SPEC = """
+# All keys, so that each has a line.
 op: probe
 category: probes
 direction: forward

@@ -47,12 +47,12 @@ def _is_several(value: Any, name: str, fields: Any) -> bool:
 
 
 def _moved(lines: Mapping[Loc, int], section: str, origins: list[tuple[int, Any]]) -> dict[Loc, int]:
-    """Where each case is, which is where it was written."""
+    """Where each case and each of its fields is, which is where it was written; a list of values may be long."""
     at = (section, "cases")
     kept = {loc: line for loc, line in lines.items() if loc[:2] != at or len(loc) == 2}
     of_case: dict[Any, dict[Loc, int]] = {}
     for loc, line in lines.items():
-        if loc[:2] == at and len(loc) > 2:
+        if loc[:2] == at and 2 < len(loc) <= 4:
             of_case.setdefault(loc[2], {})[loc[3:]] = line
     for place, (origin, _) in enumerate(origins):
         kept |= {(*at, place, *rest): line for rest, line in of_case.get(origin, {}).items()}

@@ -35,6 +35,8 @@ MODULES = {
     "CausalConv1dPlan": "convolution.causal_conv1d",
     "CausalConv1dUpdateDescriptor": "convolution.causal_conv1d_update",
     "CausalConv1dUpdatePlan": "convolution.causal_conv1d_update",
+    "ClipNormDescriptor": "optimizer.clip_norm",
+    "ClipNormPlan": "optimizer.clip_norm",
     "ConcatenateDescriptor": "shape_layout.concatenate",
     "ConcatenatePlan": "shape_layout.concatenate",
     "ConditionalBackwardDescriptor": "elementwise.conditional_backward",
@@ -256,6 +258,8 @@ if TYPE_CHECKING:
     from .optimizer.adamw import AdamWPlan as AdamWPlan
     from .optimizer.adamw_master import AdamWMasterDescriptor as AdamWMasterDescriptor
     from .optimizer.adamw_master import AdamWMasterPlan as AdamWMasterPlan
+    from .optimizer.clip_norm import ClipNormDescriptor as ClipNormDescriptor
+    from .optimizer.clip_norm import ClipNormPlan as ClipNormPlan
     from .optimizer.ema import EMADescriptor as EMADescriptor
     from .optimizer.ema import EMAPlan as EMAPlan
     from .optimizer.lion import LionDescriptor as LionDescriptor

@@ -29,6 +29,7 @@ __all__ = [
     "causal_conv1d",
     "causal_conv1d_backward",
     "causal_conv1d_update",
+    "clip_norm",
     "concatenate",
     "conditional",
     "conditional_backward",
@@ -335,6 +336,19 @@ def causal_conv1d_update(
     """A decoding step of the causal depthwise convolution, which continues from a state.
 
     Arrays are as in `CausalConv1dUpdatePlan.run`, other keywords as in `CausalConv1dUpdateDescriptor`. Returns y.
+    """
+
+def clip_norm(
+    g: rt.Array,
+    *,
+    limit: float = 1.0,
+    eps: float = 1e-06,
+    norm: rt.Array = None,
+    stream: rt.Stream = None,
+) -> Any:
+    """Scales the arrays of a list down to a norm of all of them together, such as a model's gradients.
+
+    Arrays are as in `ClipNormPlan.run`, other keywords as in `ClipNormDescriptor`. Returns norm.
     """
 
 def concatenate(

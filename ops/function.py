@@ -98,10 +98,10 @@ class Function(Caller):
         convert = self.signature.plan.DESCRIPTOR._types.get(name)
         return element_of(value, name) if convert is None else convert(name, value)
 
-    @staticmethod
-    def _passed_or_new(array: Any, allocate: Allocate, like: Any, output: Output) -> Any:
-        _, shape, kind = output
-        if array is None and isinstance(like, list | tuple):
+    def _passed_or_new(self, array: Any, allocate: Allocate, like: Any, output: Output) -> Any:
+        name, shape, kind = output
+        of_list = self.signature.plan.ARGUMENTS[name].over == "list"
+        if array is None and of_list and isinstance(like, list | tuple):
             return [allocate(item.shape, kind) for item in like]
         return allocate(shape, kind) if array is None else array
 

@@ -336,12 +336,18 @@ def _ema(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
     return {"average_new": torch.lerp(tensors["x"].to(tensors["average"].dtype), tensors["average"], tensors["decay"])}
 
 
+def _clip_norm(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    norm = torch.linalg.vector_norm(tensors["g"])
+    return {"g_new": tensors["g"] * (fields["limit"] / (norm + fields["eps"])).clamp(max=1), "norm": norm}
+
+
 FORWARD: dict[str, Values] = {
     "adamw": _adamw,
     "adamw_master": _adamw_master,
     "lion": _lion,
     "sgd": _sgd,
     "ema": _ema,
+    "clip_norm": _clip_norm,
     **torch_kinds.FORWARD,
     "swiglu": _swiglu,
     "geglu": _geglu,

@@ -106,14 +106,18 @@ def _row(op: RowOp) -> tuple[dict[str, Any], ...]:
 def _map(op: MapOp) -> tuple[dict[str, Any], ...]:
     plan = {"AXES": dict(op.axes), **{k.upper(): v for k, v in _walk(op).items()}}
     if op.passes:
-        own = {t.name for t in op.tensors}
-        held = {t.name: t.dtypes[0] for of in op.passes for t in of.tensors if t.name not in own}
         axes = {name: groups for of in op.passes for name, groups in of.axes}
-        passes = tuple(_pass(of, op) for of in op.passes)
-        plan = {"AXES": {**dict(op.axes), **axes}, "HELD": held, "PASSES": passes}
+        plan = {"AXES": {**dict(op.axes), **axes}, **_passes(op)}
     schedules = _grouped((entry.element, str(entry.schedule)) for entry in op.entries)
     descriptor = {"_dims": dict(op.dims), "_axes": dict(op.shares), "_space": op.space}
     return descriptor, plan, {"arch": str(op.arch), "schedules": schedules}
+
+
+def _passes(op: MapOp) -> dict[str, Any]:
+    """What is declared of several walks, and of what they leave for each other."""
+    own = {t.name for t in op.tensors}
+    held = {t.name: t.dtypes[0] for of in op.passes for t in of.tensors if t.name not in own}
+    return {"HELD": held, "PASSES": tuple(_pass(of, op) for of in op.passes)}
 
 
 def _walk(op: MapOp) -> dict[str, Any]:
@@ -138,12 +142,15 @@ def _pass(op: MapOp, of: MapOp) -> rt.MapPass:
     said = {name: value for name, value in _walk(op).items() if value != {}}
     if not op.sums or op.sum_outputs == writes:
         del said["sum_outputs"]
-    reads = tuple(t.name for t in op.tensors if t.role == "in")
+    reads = tuple(t.name for t in op.tensors if t.role != "out")
     return rt.MapPass(reads, writes, op.served, None if op.space == of.space else op.space, **said)
 
 
 def _list(op: ListOp) -> tuple[dict[str, Any], ...]:
-    plan = {"SCALARS": tuple(s.name for s in op.scalars)}
+    walk = ("scalars", "sizes", "sums", "sum_bytes")
+    plan = {name.upper(): value for name, value in _walk(op).items() if name in walk}
+    if op.passes:
+        plan = _passes(op)
     schedules = _grouped((entry.element, str(entry.schedule)) for entry in op.entries)
     return {"_dims": dict(op.dims), "_space": op.space}, plan, {"arch": str(op.arch), "schedules": schedules}
 

@@ -3,6 +3,6 @@
 FAMILIES: dict[str, tuple[str, ...]] = {
     "row": ("row.cu.jinja", "plan.py.jinja"),
     "map": ("map.cu.jinja", "plan.py.jinja"),
-    "list": ("list.cu.jinja", "plan.py.jinja"),
+    "list": ("map.cu.jinja", "plan.py.jinja"),
     "body": ("body.cu.jinja", "plan.py.jinja"),
 }

@@ -169,6 +169,7 @@ class _Lowering:
         places = [place for x in sums if (place := place_of(x.expr)) is not None]
         exprs = [*(x.expr for x in (*lines, *sums)), *places]
         used = {n for x in exprs for n in reads(x)} | {*outputs}
+        shared = [x for x in named_lines if self._is_shared(x)]
         return Body(
             name=Identifier(name),
             known=tuple(self._sum(x) for x in known if x.name in used),
@@ -179,10 +180,17 @@ class _Lowering:
             indices=self._queried("index", exprs),
             sizes=self._queried("size", exprs),
             scalars=self._scalars(exprs),
-            values=tuple(self._value(x) for x in named_lines),
+            shared=tuple(map(self._value, shared)),
+            values=tuple(self._value(x) for x in named_lines if x not in shared),
             stores=tuple(self._store(n, names_read) for n in outputs),
             sums=tuple(self._sum(x) for x in sums),
         )
+
+    def _is_shared(self, line: Line) -> bool:
+        """Whether all cells have the same value, before any reduction; kinds share nothing."""
+        behind = self.parts.needed([line.name])
+        fixed = not self.parts.dims[line.name] and behind.isdisjoint(self.parts.late | self.parts.reads.keys())
+        return fixed and not self.spec.kinds
 
     @cached_property
     def _plain(self) -> list[Tensor]:

@@ -95,6 +95,7 @@ class Body:
     indices: tuple[Name, ...]
     sizes: tuple[Name, ...]
     scalars: tuple[Scalar, ...]
+    shared: tuple[Value, ...]  # of all cells
     values: tuple[Value, ...]
     stores: tuple[Store, ...]
     sums: tuple[Sum, ...]
@@ -116,7 +117,7 @@ class Body:
         """Whether it draws random numbers."""
         if self.kinds:
             return any(body.random for _, body in self.kinds)
-        exprs = [*(v.expr for v in self.values), *(s.expr for s in self.stores if s.expr), *(s.arg for s in self.sums)]
+        exprs = [*(v.expr for v in (*self.shared, *self.values)), *(s.expr for s in self.stores if s.expr), *(s.arg for s in self.sums)]
         exprs += [x for read in self.placed for x in (*read.places, *(v.expr for v in read.values))]
         return any(isinstance(e, Call) and e.op == "philox" for x in exprs for e in walk(x))
 
@@ -168,6 +169,11 @@ class MapOp(Op):
     @property
     def layout_names(self) -> tuple[str, ...]:
         return MapPlan.LAYOUTS
+
+    @property
+    def walks(self) -> Name:
+        """The folder of the header that has its walks."""
+        return Name("map")
 
     @property
     def operands(self) -> tuple[Name, ...]:

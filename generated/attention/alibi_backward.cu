@@ -23,11 +23,11 @@ struct Program {
             if (HAS_DSLOPES) f(of.dslopes_...);
         }
     };
-    struct Args : MapArgs<operand::COUNT> {
+    struct Args : WalkArgs<operand::COUNT> {
         const T* dy_;
         T* dscores_;
         dslopes_type<T>* dslopes_;
-        Reduced<PartsOf> parts;
+        Reduced<ScratchOf> parts;
     };
 
     // The values of cells.
@@ -97,5 +97,5 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Pr
     walk<Program>(args);
 }
 // @lines templates/map.cu.jinja:30 3 +1 1 -1 1 +4 2 +5 2 +1 1 -1 1 +2 1 +15 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1
-// @lines -1 1 +11 1 +1 2 +1 2 +1 1 +5 2 +1 1 +1 1 +14 2 +5 1 +11 1 +9 3 +1 1 +2 3 -68 2 +1 1 +5 2 +1 1 +1 1 +14 2 +5 1
-// @lines -128 1 -1 1 +2 1 +135 1 +2 1 +6 3 +1 1 +2 3 -68 2 +7 2 +1 1 +16 2 +5 1 +7 1 +3 1 +9 3 +1 1 +2 2 +1 6 +1 4
+// @lines -1 1 +11 1 +1 2 +1 2 +1 1 +5 2 +1 1 +1 1 +14 2 +8 1 +11 1 +9 3 +1 1 +2 3 -71 2 +1 1 +5 2 +1 1 +1 1 +14 2 +8 1
+// @lines -131 1 -1 1 +2 1 +138 1 +2 1 +6 3 +1 1 +2 3 -71 2 +7 2 +1 1 +16 2 +8 1 +7 1 +3 1 +9 3 +1 1 +2 2 +1 6 +1 4

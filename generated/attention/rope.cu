@@ -17,7 +17,7 @@ enum : int { x_, cosines_, sines_, y_, d_index, COUNT };
 struct Program {
     using T = Element;
     using acc_t = acc_of<T>;
-    struct Args : MapArgs<operand::COUNT> {
+    struct Args : WalkArgs<operand::COUNT> {
         const T* x_;
         const cosines_type<T>* cosines_;
         const sines_type<T>* sines_;
@@ -93,5 +93,5 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Pr
 }
 // @lines templates/map.cu.jinja:30 3 +1 1 -1 1 -1 1 +4 2 +5 2 +4 1 -1 1 +15 7 +12 1 +1 1 -1 1 -1 1 -1 1 +2 1 +5 1 -1 1
 // @lines +4 2 +1 2 +1 1 -1 1 +2 1 -1 1 -1 1 +2 2 +1 1 +1 1 -1 1 +2 1 +1 1 -120 1 -1 1 +8 1 +11 1 +103 1 +1 1 -11 1 +1 1
-// @lines -120 1 -1 1 +8 1 +11 1 +103 1 +1 1 -11 1 +1 1 -111 1 +115 1 +1 1 +1 2 -131 1 -1 1 +135 1 -128 1 +2 1 -1 1 +3 1
-// @lines -1 1 -1 1 +4 1 -1 1 -1 1 +126 1 +9 3 +1 1 +2 2 +1 6 +1 4
+// @lines -120 1 -1 1 +8 1 +11 1 +103 1 +1 1 -11 1 +1 1 -111 1 +115 1 +1 1 +1 2 -131 1 -1 1 +138 1 -131 1 +2 1 -1 1 +3 1
+// @lines -1 1 -1 1 +4 1 -1 1 -1 1 +129 1 +9 3 +1 1 +2 2 +1 6 +1 4

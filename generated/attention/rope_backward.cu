@@ -15,7 +15,7 @@ enum : int { dy_, cosines_, sines_, dx_, d_index, COUNT };
 struct Program {
     using T = Element;
     using acc_t = acc_of<T>;
-    struct Args : MapArgs<operand::COUNT> {
+    struct Args : WalkArgs<operand::COUNT> {
         const T* dy_;
         const cosines_type<T>* cosines_;
         const sines_type<T>* sines_;
@@ -81,6 +81,7 @@ struct Program {
             const i64 d_size = args.d_size;
             const bool interleaved_ = bool(args.interleaved_);
             const i64 head_dim_ = i64(args.head_dim_);
+            const i64 step_ = interleaved_ ? 1ll : math::floor_divide(head_dim_, 2ll);
             lanes.each([&](const auto& lane) {
                 const auto d_index = lane.index(operand::d_index);
                 const acc_t cosines_ = acc_t(lane.value(cosines_slice));
@@ -89,7 +90,6 @@ struct Program {
                 const acc_t dy_read2_ = lane.value(dy_read2_slice);
                 const acc_t sines_read2_ = lane.value(sines_read2_slice);
                 const acc_t dy_read3_ = lane.value(dy_read3_slice);
-                const i64 step_ = interleaved_ ? 1ll : math::floor_divide(head_dim_, 2ll);
                 lane.of(dx_pack) = T(cosines_ * dy_read_ + (0ll <= math::subtract(d_index, step_)
                     && math::subtract(d_index, step_) < d_size ? -((interleaved_
                     ? math::remainder(math::subtract(d_index, step_), 2ll) == 0ll
@@ -118,5 +118,5 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Pr
 // @lines templates/map.cu.jinja:30 3 +1 1 +4 2 +5 2 +4 1 -1 1 +15 7 +12 1 +1 1 -1 1 -1 1 -1 1 +2 1 -1 1 +2 1 +2 1 -1 1
 // @lines +4 2 +1 2 +1 1 +2 1 -1 1 -1 1 -1 1 -1 1 +2 2 +1 1 +1 1 +2 1 +1 1 -111 1 +115 1 +1 1 -11 1 +1 1 -120 1 -1 1 +8
 // @lines 1 +11 1 +103 1 +1 1 -11 1 +1 1 -120 1 -1 1 +8 1 +11 1 +103 1 +1 1 -11 1 +1 1 -120 1 -1 1 +8 1 +11 1 +103 1 +1
-// @lines 1 -11 1 +1 1 -120 1 -1 1 +8 1 +11 1 +103 1 +1 1 +1 2 -134 1 +2 1 -1 1 +135 1 -128 1 +2 1 +3 1 -1 1 -1 1 -1 1
-// @lines -1 1 +4 1 +126 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +9 3 +1 1 +2 2 +1 6 +1 4
+// @lines 1 -11 1 +1 1 -120 1 -1 1 +8 1 +11 1 +103 1 +1 1 +1 2 -134 1 +2 1 -1 1 +136 1 +1 1 -131 1 +2 1 +3 1 -1 1 -1 1
+// @lines -1 1 -1 1 +134 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +9 3 +1 1 +2 2 +1 6 +1 4

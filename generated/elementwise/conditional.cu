@@ -13,7 +13,7 @@ enum : int { condition_, a_, b_, y_, COUNT };
 struct Program {
     using T = Element;
     using acc_t = acc_of<T>;
-    struct Args : MapArgs<operand::COUNT> {
+    struct Args : WalkArgs<operand::COUNT> {
         const bool* condition_;
         const T* a_;
         const T* b_;
@@ -55,4 +55,4 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Pr
     walk<Program>(args);
 }
 // @lines templates/map.cu.jinja:30 3 +1 1 +4 2 +5 2 +20 7 +12 1 +1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 -1 1 +5 2 +1 1
-// @lines +1 1 -1 1 -1 1 +14 2 +5 1 -125 1 -1 1 -1 1 +135 1 +9 3 +1 1 +2 2 +1 6 +1 4
+// @lines +1 1 -1 1 -1 1 +14 2 +8 1 -128 1 -1 1 -1 1 +138 1 +9 3 +1 1 +2 2 +1 6 +1 4

@@ -15,7 +15,7 @@ enum : int { x_, target_, y_, COUNT };
 struct Program {
     using T = Element;
     using acc_t = acc_of<T>;
-    struct Args : MapArgs<operand::COUNT> {
+    struct Args : WalkArgs<operand::COUNT> {
         const T* x_;
         const T* target_;
         T* y_;
@@ -97,6 +97,6 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Pr
     walk<Program>(args);
 }
 // @lines templates/map.cu.jinja:30 3 +1 1 +4 2 +5 2 +7 2 +11 7 +12 1 +1 1 -1 1 -1 1 +8 1 +4 2 +1 2 +1 1 -1 1 +5 2 +1 1
-// @lines +1 1 -1 1 +14 2 -131 1 +135 1 -125 1 -1 1 +127 1 -120 1 +126 1 +6 1 -16 1 +7 1 +6 1 -16 1 -120 1 +126 1 -1 1
-// @lines +6 1 -16 1 -120 1 +126 1 -1 1 -1 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 -1 1 +6 1 -16 1 -120 1 -1 1 -1 1 +126 1 +6
-// @lines 1 -16 1 -120 1 +126 1 -1 1 +6 1 -16 1 -120 1 +126 1 +6 1 -16 1 +7 1 +6 1 +2 3 +1 1 +2 2 +1 6 +1 4
+// @lines +1 1 -1 1 +14 2 -131 1 +138 1 -128 1 -1 1 +130 1 -123 1 +129 1 +6 1 -16 1 +7 1 +6 1 -16 1 -123 1 +129 1 -1 1
+// @lines +6 1 -16 1 -123 1 +129 1 -1 1 -1 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 -1 1 +6 1 -16 1 -123 1 -1 1 -1 1 +129 1 +6
+// @lines 1 -16 1 -123 1 +129 1 -1 1 +6 1 -16 1 -123 1 +129 1 +6 1 -16 1 +7 1 +6 1 +2 3 +1 1 +2 2 +1 6 +1 4

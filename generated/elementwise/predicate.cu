@@ -15,7 +15,7 @@ enum : int { x_, y_, COUNT };
 struct Program {
     using T = Element;
     using acc_t = acc_of<T>;
-    struct Args : MapArgs<operand::COUNT> {
+    struct Args : WalkArgs<operand::COUNT> {
         const T* x_;
         bool* y_;
     };
@@ -68,6 +68,6 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Pr
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
-// @lines templates/map.cu.jinja:30 3 +1 1 +4 2 +5 2 +7 2 +11 7 +12 1 +1 1 -1 1 +13 2 +1 2 +1 1 +5 2 +1 1 +1 1 +14 2 +5
-// @lines 1 -125 1 +127 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16
+// @lines templates/map.cu.jinja:30 3 +1 1 +4 2 +5 2 +7 2 +11 7 +12 1 +1 1 -1 1 +13 2 +1 2 +1 1 +5 2 +1 1 +1 1 +14 2 +8
+// @lines 1 -128 1 +130 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16
 // @lines 1 +7 1 +6 1 +2 3 +1 1 +2 2 +1 6 +1 4

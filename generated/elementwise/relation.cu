@@ -17,7 +17,7 @@ enum : int { a_, b_, y_, COUNT };
 struct Program {
     using T = Element;
     using acc_t = acc_of<T>;
-    struct Args : MapArgs<operand::COUNT> {
+    struct Args : WalkArgs<operand::COUNT> {
         const T* a_;
         const T* b_;
         bool* y_;
@@ -84,6 +84,6 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Pr
     walk<Program>(args);
 }
 // @lines templates/map.cu.jinja:30 3 +1 1 -1 1 +4 2 +5 2 +7 1 -1 2 +11 7 +12 1 +1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 +5 2
-// @lines +1 1 +1 1 -1 1 +14 2 +5 1 -125 1 -1 1 +127 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1
+// @lines +1 1 +1 1 -1 1 +14 2 +8 1 -128 1 -1 1 +130 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1
 // @lines +7 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 +6 1 +2 3 +1 1 +2 2 +1 6
 // @lines +1 4

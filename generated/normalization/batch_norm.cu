@@ -26,7 +26,7 @@ struct Program {
             f(of.v_spread_...);
         }
     };
-    struct Args : MapArgs<operand::COUNT> {
+    struct Args : WalkArgs<operand::COUNT> {
         const T* x_;
         const acc_of<T>* running_mean_;
         const acc_of<T>* running_var_;
@@ -38,7 +38,7 @@ struct Program {
         i64 pixel_size;
         double eps_;
         double momentum_;
-        Reduced<PartsOf> parts;
+        Reduced<ScratchOf> parts;
     };
 
     // The terms of sums, and the values of their cells.
@@ -76,6 +76,7 @@ struct Program {
             const i64 pixel_size = args.pixel_size;
             const acc_t eps_ = acc_t(args.eps_);
             const acc_t momentum_ = acc_t(args.momentum_);
+            const i64 count_ = math::multiply(n_size, pixel_size);
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
                 const acc_t running_mean_ = acc_t(lane.value(running_mean_slice));
                 const acc_t running_var_ = acc_t(lane.value(running_var_slice));
@@ -83,7 +84,6 @@ struct Program {
                 const acc_t v_spread_ = reduced.v_spread_;
                 const acc_t mu_ = mu_sum_ / acc_t(math::multiply(n_size, pixel_size));
                 const acc_t v_ = v_spread_ / acc_t(math::multiply(n_size, pixel_size));
-                const i64 count_ = math::multiply(n_size, pixel_size);
                 lane.of(mu_pack) = acc_of<T>(mu_);
                 lane.of(rstd_pack) = acc_of<T>(acc_t(1) / math::sqrt(v_ + eps_));
                 lane.of(new_mean_pack) = acc_of<T>((acc_t(1) - momentum_) * running_mean_ + momentum_ * mu_);
@@ -123,7 +123,7 @@ enum : int { x_, gamma_, beta_, mu_, rstd_, y_, COUNT };
 struct Program {
     using T = Element;
     using acc_t = acc_of<T>;
-    struct Args : MapArgs<operand::COUNT> {
+    struct Args : WalkArgs<operand::COUNT> {
         const T* x_;
         const gamma_type<T>* gamma_;
         const beta_type<T>* beta_;
@@ -174,8 +174,8 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Pr
 }
 #endif
 // @lines templates/map.cu.jinja:30 3 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +4 2 +2 2 +1 2 +20 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1
-// @lines +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5 1 -1 1 +2 1 -1 1 +2 1 +1 2 +1 2 +1 2 +7 1 +1 1 +14 2 +5 1 -125 1 +138 1
-// @lines +6 3 +4 3 -68 2 +1 1 -1 1 +5 1 -1 1 -1 1 -1 2 +1 1 +1 1 -1 1 +14 2 -134 1 -1 1 +2 1 -1 1 +135 1 -125 1 -1 1
-// @lines +131 1 -1 1 -124 1 -1 1 -1 1 +126 1 -1 1 -1 1 -1 1 -1 1 +9 3 +1 1 -1 1 -1 1 -1 1 +2 2 +1 6 +1 4 +1 2 -145 2 +1
-// @lines 2 +4 1 -1 1 +15 7 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 -1 1 -1 1 -1 1 +5 2 +1 1 +1 1 -1 1
-// @lines -1 1 -1 1 -1 1 +14 2 +5 1 -125 1 -1 1 -1 1 -1 1 -1 1 +135 1 +9 3 +1 1 +2 2 +1 6 +1 4 +1 1
+// @lines +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5 1 -1 1 +2 1 -1 1 +2 1 +1 2 +1 2 +1 2 +7 1 +1 1 +14 2 +8 1 -128 1 +141 1
+// @lines +6 3 +4 3 -71 2 +1 1 -1 1 +5 1 -1 1 -1 1 -1 2 +1 1 +1 1 -1 1 +14 2 -134 1 -1 1 +2 1 -1 1 +136 1 +1 1 -128 1 -1
+// @lines 1 +134 1 -1 1 -127 1 -1 1 +129 1 -1 1 -1 1 -1 1 -1 1 +9 3 +1 1 -1 1 -1 1 -1 1 +2 2 +1 6 +1 4 +1 2 -148 2 +1 2
+// @lines +4 1 -1 1 +15 7 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 -1 1 -1 1 -1 1 +5 2 +1 1 +1 1 -1 1 -1
+// @lines 1 -1 1 -1 1 +14 2 +8 1 -128 1 -1 1 -1 1 -1 1 -1 1 +138 1 +9 3 +1 1 +2 2 +1 6 +1 4 +1 1

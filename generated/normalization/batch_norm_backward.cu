@@ -35,7 +35,7 @@ struct Program {
             f(of.dgamma_...);
         }
     };
-    struct Args : MapArgs<operand::COUNT> {
+    struct Args : WalkArgs<operand::COUNT> {
         const T* dy_;
         const T* x_;
         const gamma_type<T>* gamma_;
@@ -47,7 +47,7 @@ struct Program {
         acc_of<T>* dx_part2_held_;
         i64 n_size;
         i64 pixel_size;
-        Reduced<PartsOf> parts;
+        Reduced<ScratchOf> parts;
     };
 
     // The terms of sums, and the values of their cells.
@@ -141,7 +141,7 @@ enum : int { dy_, x_, gamma_, mu_, rstd_, dx_part_held_, dx_part2_held_, dx_, CO
 struct Program {
     using T = Element;
     using acc_t = acc_of<T>;
-    struct Args : MapArgs<operand::COUNT> {
+    struct Args : WalkArgs<operand::COUNT> {
         const T* dy_;
         const T* x_;
         const gamma_type<T>* gamma_;
@@ -203,9 +203,9 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Pr
 #endif
 // @lines templates/map.cu.jinja:30 3 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +4 2 +2 2 +1 2 +4 1 -1 1 -1 1 +15 7 +1 1
 // @lines +1 1 -1 1 -1 1 +1 1 +1 1 -1 1 -1 1 +1 2 +1 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5 1 -1 1 +5 1 +1 2
-// @lines +1 2 +1 1 -1 1 -1 1 -1 2 +7 1 +1 1 -1 1 -1 1 -1 1 +14 2 +5 1 -125 1 -1 1 -1 1 -1 1 +8 1 +129 1 -1 1 -1 1 +6 3
-// @lines +4 3 -68 2 +1 1 -1 1 +5 1 -1 1 -1 1 -1 2 +1 1 +1 1 -1 1 +14 2 -134 1 -1 1 +138 1 -125 1 -1 1 +131 1 -1 1 -1 1
-// @lines -124 1 -1 1 -1 1 +126 1 -1 1 -1 1 -1 1 +9 3 +1 1 -1 1 -1 1 -1 1 +2 2 +1 6 +1 4 +1 2 -145 2 +1 2 +4 1 +15 7 +12
+// @lines +1 2 +1 1 -1 1 -1 1 -1 2 +7 1 +1 1 -1 1 -1 1 -1 1 +14 2 +8 1 -128 1 -1 1 -1 1 -1 1 +8 1 +132 1 -1 1 -1 1 +6 3
+// @lines +4 3 -71 2 +1 1 -1 1 +5 1 -1 1 -1 1 -1 2 +1 1 +1 1 -1 1 +14 2 -134 1 -1 1 +141 1 -128 1 -1 1 +134 1 -1 1 -1 1
+// @lines -127 1 -1 1 -1 1 +129 1 -1 1 -1 1 -1 1 +9 3 +1 1 -1 1 -1 1 -1 1 +2 2 +1 6 +1 4 +1 2 -148 2 +1 2 +4 1 +15 7 +12
 // @lines 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5 2 +1 1 +1 1 -1 1 -1
-// @lines 1 -1 1 -1 1 -1 1 -1 1 +14 2 +5 1 -125 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +8 1 -1 1 +126 1 +9 3 +1 1 +2 2 +1 6 +1
+// @lines 1 -1 1 -1 1 -1 1 -1 1 +14 2 +8 1 -128 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +8 1 -1 1 +129 1 +9 3 +1 1 +2 2 +1 6 +1
 // @lines 4 +1 1

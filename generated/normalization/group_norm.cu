@@ -23,14 +23,14 @@ struct Program {
             f(of.rstd_spread_...);
         }
     };
-    struct Args : MapArgs<operand::COUNT> {
+    struct Args : WalkArgs<operand::COUNT> {
         const T* x_;
         acc_of<T>* mu_;
         acc_of<T>* rstd_;
         i64 channel_size;
         i64 pixel_size;
         double eps_;
-        Reduced<PartsOf> parts;
+        Reduced<ScratchOf> parts;
     };
 
     // The terms of sums, and the values of their cells.
@@ -101,7 +101,7 @@ enum : int { x_, gamma_, beta_, mu_, rstd_, y_, COUNT };
 struct Program {
     using T = Element;
     using acc_t = acc_of<T>;
-    struct Args : MapArgs<operand::COUNT> {
+    struct Args : WalkArgs<operand::COUNT> {
         const T* x_;
         const gamma_type<T>* gamma_;
         const beta_type<T>* beta_;
@@ -152,7 +152,7 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Pr
 }
 #endif
 // @lines templates/map.cu.jinja:30 3 +1 1 -1 1 -1 1 +4 2 +2 2 +1 2 +20 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 -1 1
-// @lines +5 1 -1 1 +2 1 +2 1 +1 2 +1 2 +1 2 +7 1 +1 1 +14 2 +5 1 -125 1 +138 1 +6 3 +4 3 -68 2 +7 1 -1 2 +1 1 +16 2
-// @lines -134 1 -1 1 +2 1 +135 1 +7 1 -1 1 +3 1 -1 1 -1 1 +9 3 +1 1 -1 1 +2 2 +1 6 +1 4 +1 2 -145 2 +1 2 +1 1 -1 1 +2 1
+// @lines +5 1 -1 1 +2 1 +2 1 +1 2 +1 2 +1 2 +7 1 +1 1 +14 2 +8 1 -128 1 +141 1 +6 3 +4 3 -71 2 +7 1 -1 2 +1 1 +16 2
+// @lines -134 1 -1 1 +2 1 +138 1 +7 1 -1 1 +3 1 -1 1 -1 1 +9 3 +1 1 -1 1 +2 2 +1 6 +1 4 +1 2 -148 2 +1 2 +1 1 -1 1 +2 1
 // @lines -1 1 +15 7 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 -1 1 -1 1 -1 1 +5 2 +1 1 +1 1 -1 1 -1 1 -1
-// @lines 1 -1 1 +14 2 +5 1 -125 1 -1 1 -1 1 -1 1 -1 1 +135 1 +9 3 +1 1 +2 2 +1 6 +1 4 +1 1
+// @lines 1 -1 1 +14 2 +8 1 -128 1 -1 1 -1 1 -1 1 -1 1 +138 1 +9 3 +1 1 +2 2 +1 6 +1 4 +1 1

@@ -32,7 +32,7 @@ struct Program {
             f(of.d_sum_4_...);
         }
     };
-    struct Args : MapArgs<operand::COUNT> {
+    struct Args : WalkArgs<operand::COUNT> {
         const T* dy_;
         const T* x_;
         const gamma_type<T>* gamma_;
@@ -42,7 +42,7 @@ struct Program {
         acc_of<T>* dx_part2_held_;
         i64 channel_size;
         i64 pixel_size;
-        Reduced<PartsOf> parts;
+        Reduced<ScratchOf> parts;
     };
 
     // The terms of sums, and the values of their cells.
@@ -137,7 +137,7 @@ struct Program {
             if (HAS_DBETA) f(of.dbeta_...);
         }
     };
-    struct Args : MapArgs<operand::COUNT> {
+    struct Args : WalkArgs<operand::COUNT> {
         const T* dy_;
         const T* x_;
         const gamma_type<T>* gamma_;
@@ -148,7 +148,7 @@ struct Program {
         T* dx_;
         dgamma_type<T>* dgamma_;
         dbeta_type<T>* dbeta_;
-        Reduced<PartsOf> parts;
+        Reduced<ScratchOf> parts;
     };
 
     // The values of cells.
@@ -264,11 +264,11 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Pr
 #endif
 // @lines templates/map.cu.jinja:30 3 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +4 2 +2 2 +1 2 +1 1 +2 1 +15 7 +1 1 +1 1
 // @lines -1 1 +1 1 +1 1 -1 1 +1 2 +1 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5 1 -1 1 +5 1 +1 2 +1 2 +1 1 -1 1 -1 1 -1 2
-// @lines +7 1 +1 1 -1 1 -1 1 -1 1 +14 2 +5 1 -125 1 -1 1 -1 1 -1 1 +8 1 +129 1 -1 1 +6 3 +4 3 -68 2 +1 1 +5 1 -1 2 +1 1
-// @lines +1 1 +14 2 -134 1 -1 1 +138 1 -125 1 +131 1 -1 1 -124 1 -1 1 +126 1 -1 1 +9 3 +1 1 -1 1 +2 2 +1 6 +1 4 +1 2
-// @lines -145 2 +1 2 +1 1 -1 1 -1 1 +2 1 -1 1 -1 1 +15 7 +1 1 +1 1 -1 1 +1 1 +1 1 -1 1 +1 2 +1 1 +1 1 -1 1 -1 1 -1 1 -1
+// @lines +7 1 +1 1 -1 1 -1 1 -1 1 +14 2 +8 1 -128 1 -1 1 -1 1 -1 1 +8 1 +132 1 -1 1 +6 3 +4 3 -71 2 +1 1 +5 1 -1 2 +1 1
+// @lines +1 1 +14 2 -134 1 -1 1 +141 1 -128 1 +134 1 -1 1 -127 1 -1 1 +129 1 -1 1 +9 3 +1 1 -1 1 +2 2 +1 6 +1 4 +1 2
+// @lines -148 2 +1 2 +1 1 -1 1 -1 1 +2 1 -1 1 -1 1 +15 7 +1 1 +1 1 -1 1 +1 1 +1 1 -1 1 +1 2 +1 1 +1 1 -1 1 -1 1 -1 1 -1
 // @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 +11 1 +1 2 +1 2 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5 2 +1 1 +1 1 -1 1 -1 1 -1 1 -1
-// @lines 1 -1 1 -1 1 +14 2 +5 1 -125 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +8 1 -1 1 +126 1 +9 3 +1 1 +2 3 -68 2 +1 1 -1 1 -1
-// @lines 1 -1 1 -1 1 -1 1 -1 1 +5 2 +1 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +14 2 +5 1 -125 1 -1 1 -1 1 -1 1 -1 1 -1 1
-// @lines -1 1 +8 1 -1 1 +126 1 +2 1 -1 1 +6 3 +1 1 +2 3 -68 2 +7 1 -1 2 +1 1 +16 2 +5 1 +7 1 -1 1 +3 1 -1 1 +9 3 +1 1
+// @lines 1 -1 1 -1 1 +14 2 +8 1 -128 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +8 1 -1 1 +129 1 +9 3 +1 1 +2 3 -71 2 +1 1 -1 1 -1
+// @lines 1 -1 1 -1 1 -1 1 -1 1 +5 2 +1 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +14 2 +8 1 -128 1 -1 1 -1 1 -1 1 -1 1 -1 1
+// @lines -1 1 +8 1 -1 1 +129 1 +2 1 -1 1 +6 3 +1 1 +2 3 -71 2 +7 1 -1 2 +1 1 +16 2 +8 1 +7 1 -1 1 +3 1 -1 1 +9 3 +1 1
 // @lines -1 1 +2 2 +1 6 +1 4 +1 1

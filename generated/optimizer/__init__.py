@@ -6,6 +6,7 @@
 __all__ = [
     "adamw",
     "adamw_master",
+    "clip_norm",
     "ema",
     "lion",
     "sgd",

@@ -19,14 +19,14 @@ struct Program {
             f(of.y_sum_...);
         }
     };
-    struct Args : MapArgs<operand::COUNT> {
+    struct Args : WalkArgs<operand::COUNT> {
         const T* x_;
         T* y_;
         PlacedAxes<2> x_axes;
         long long kernel_;
         long long stride_;
         long long pad_;
-        Reduced<PartsOf> parts;
+        Reduced<ScratchOf> parts;
     };
 
     // The terms of sums, and the values of their cells.
@@ -84,5 +84,5 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Pr
     walk<Program>(args);
 }
 // @lines templates/map.cu.jinja:30 3 +1 1 +4 2 +5 2 +20 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 +2 1 +5 1 -1 1 -1 1
-// @lines +2 1 +1 2 +1 2 +4 2 +4 1 +4 1 +1 1 -120 1 -1 1 +8 1 -1 1 -1 1 -1 1 +115 1 -1 1 +1 1 +1 2 +5 1 -121 1 +134 1 +6
-// @lines 3 +4 3 -68 2 +7 2 +1 1 +16 2 -131 1 +135 1 +7 1 +3 1 +9 3 +1 1 +2 2 +1 6 +1 4
+// @lines +2 1 +1 2 +1 2 +4 2 +4 1 +4 1 +1 1 -120 1 -1 1 +8 1 -1 1 -1 1 -1 1 +115 1 -1 1 +1 1 +1 2 +8 1 -124 1 +137 1 +6
+// @lines 3 +4 3 -71 2 +7 2 +1 1 +16 2 -131 1 +138 1 +7 1 +3 1 +9 3 +1 1 +2 2 +1 6 +1 4

@@ -19,14 +19,14 @@ struct Program {
             f(of.dx_sum_...);
         }
     };
-    struct Args : MapArgs<operand::COUNT> {
+    struct Args : WalkArgs<operand::COUNT> {
         const T* dy_;
         T* dx_;
         PlacedAxes<2> dy_axes;
         long long kernel_;
         long long stride_;
         long long pad_;
-        Reduced<PartsOf> parts;
+        Reduced<ScratchOf> parts;
     };
 
     // The terms of sums, and the values of their cells.
@@ -93,5 +93,5 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Pr
 }
 // @lines templates/map.cu.jinja:30 3 +1 1 +4 2 +5 2 +20 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 +2 1 +5 1 -1 1 -1 1
 // @lines +2 1 +1 2 +1 2 +4 2 +4 1 +4 1 +1 1 -1 1 -120 1 -1 1 -1 1 +8 1 -1 1 -1 1 -1 1 +11 1 -1 1 -1 1 -1 1 -1 1 -1 1
-// @lines +103 1 -1 1 +1 1 +1 2 +5 1 -121 1 +134 1 +6 3 +4 3 -68 2 +7 2 +1 1 +16 2 -131 1 +135 1 +7 1 +3 1 +9 3 +1 1 +2
+// @lines +103 1 -1 1 +1 1 +1 2 +8 1 -124 1 +137 1 +6 3 +4 3 -71 2 +7 2 +1 1 +16 2 -131 1 +138 1 +7 1 +3 1 +9 3 +1 1 +2
 // @lines 2 +1 6 +1 4

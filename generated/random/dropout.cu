@@ -13,7 +13,7 @@ enum : int { x_, y_, cell_index, COUNT };
 struct Program {
     using T = Element;
     using acc_t = acc_of<T>;
-    struct Args : MapArgs<operand::COUNT> {
+    struct Args : WalkArgs<operand::COUNT> {
         const T* x_;
         const i64* seed_;
         const i64* offset_;
@@ -56,4 +56,4 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Pr
     walk<Program>(args);
 }
 // @lines templates/map.cu.jinja:30 3 +1 1 +4 2 +5 2 +20 7 +12 1 +1 1 -1 1 -1 1 -1 1 +8 1 +4 2 +1 2 +1 1 +5 2 +1 1 +1 1
-// @lines +14 2 -131 1 +2 1 -1 1 +130 1 +1 1 -128 1 +2 1 +135 1 -1 1 +9 3 +1 1 +2 2 +1 6 +1 4
+// @lines +14 2 -131 1 +2 1 -1 1 +130 1 +4 1 -131 1 +2 1 +138 1 -1 1 +9 3 +1 1 +2 2 +1 6 +1 4

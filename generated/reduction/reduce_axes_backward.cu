@@ -18,7 +18,7 @@ enum : int { dy_, x_, dx_, COUNT };
 struct Program {
     using T = Element;
     using acc_t = acc_of<T>;
-    struct Args : MapArgs<operand::COUNT> {
+    struct Args : WalkArgs<operand::COUNT> {
         const dy_type<T>* dy_;
         const T* x_;
         T* dx_;
@@ -91,13 +91,13 @@ struct Program {
             f(of.the_sum_...);
         }
     };
-    struct Args : MapArgs<operand::COUNT> {
+    struct Args : WalkArgs<operand::COUNT> {
         const T* x_;
         acc_of<T>* y_prod_held_;
         acc_of<T>* the_prod_prod_held_;
         bool* the_where_part_prod_held_;
         acc_of<T>* the_where_part2_prod_held_;
-        Reduced<PartsOf> parts;
+        Reduced<ScratchOf> parts;
     };
 
     // The terms of sums, and the values of their cells.
@@ -173,7 +173,7 @@ enum : int { dy_, x_, y_prod_held_, the_prod_prod_held_, the_where_part_prod_hel
 struct Program {
     using T = Element;
     using acc_t = acc_of<T>;
-    struct Args : MapArgs<operand::COUNT> {
+    struct Args : WalkArgs<operand::COUNT> {
         const dy_type<T>* dy_;
         const T* x_;
         const acc_of<T>* y_prod_held_;
@@ -257,10 +257,10 @@ struct Program {
             f(of.y_...);
         }
     };
-    struct Args : MapArgs<operand::COUNT> {
+    struct Args : WalkArgs<operand::COUNT> {
         const T* x_;
         acc_of<T>* y_max_held_;
-        Reduced<PartsOf> parts;
+        Reduced<ScratchOf> parts;
     };
 
     // The terms of sums, and the values of their cells.
@@ -345,11 +345,11 @@ struct Program {
             f(of.the_sum_...);
         }
     };
-    struct Args : MapArgs<operand::COUNT> {
+    struct Args : WalkArgs<operand::COUNT> {
         const T* x_;
         const acc_of<T>* y_max_held_;
         acc_of<T>* dx_part_max_held_;
-        Reduced<PartsOf> parts;
+        Reduced<ScratchOf> parts;
     };
 
     // The terms of sums, and the values of their cells.
@@ -427,7 +427,7 @@ enum : int { dy_, x_, y_max_held_, dx_part_max_held_, dx_, COUNT };
 struct Program {
     using T = Element;
     using acc_t = acc_of<T>;
-    struct Args : MapArgs<operand::COUNT> {
+    struct Args : WalkArgs<operand::COUNT> {
         const dy_type<T>* dy_;
         const T* x_;
         const acc_of<T>* y_max_held_;
@@ -497,11 +497,11 @@ struct Program {
             f(of.the_sum_...);
         }
     };
-    struct Args : MapArgs<operand::COUNT> {
+    struct Args : WalkArgs<operand::COUNT> {
         const dy_type<T>* dy_;
         const T* x_;
         acc_of<T>* dx_part_norm2_held_;
-        Reduced<PartsOf> parts;
+        Reduced<ScratchOf> parts;
     };
 
     // The terms of sums, and the values of their cells.
@@ -565,7 +565,7 @@ enum : int { x_, dx_part_norm2_held_, dx_, COUNT };
 struct Program {
     using T = Element;
     using acc_t = acc_of<T>;
-    struct Args : MapArgs<operand::COUNT> {
+    struct Args : WalkArgs<operand::COUNT> {
         const T* x_;
         const acc_of<T>* dx_part_norm2_held_;
         T* dx_;
@@ -621,10 +621,10 @@ struct Program {
             f(of.y_...);
         }
     };
-    struct Args : MapArgs<operand::COUNT> {
+    struct Args : WalkArgs<operand::COUNT> {
         const T* x_;
         acc_of<T>* y_norm_inf_held_;
-        Reduced<PartsOf> parts;
+        Reduced<ScratchOf> parts;
     };
 
     // The terms of sums, and the values of their cells.
@@ -689,12 +689,12 @@ struct Program {
             f(of.the_sum_...);
         }
     };
-    struct Args : MapArgs<operand::COUNT> {
+    struct Args : WalkArgs<operand::COUNT> {
         const T* x_;
         const acc_of<T>* y_norm_inf_held_;
         acc_of<T>* dx_part_norm_inf_held_;
         acc_of<T>* dx_part2_norm_inf_held_;
-        Reduced<PartsOf> parts;
+        Reduced<ScratchOf> parts;
     };
 
     // The terms of sums, and the values of their cells.
@@ -762,7 +762,7 @@ enum : int { dy_, x_, y_norm_inf_held_, dx_part_norm_inf_held_, dx_part2_norm_in
 struct Program {
     using T = Element;
     using acc_t = acc_of<T>;
-    struct Args : MapArgs<operand::COUNT> {
+    struct Args : WalkArgs<operand::COUNT> {
         const dy_type<T>* dy_;
         const T* x_;
         const acc_of<T>* y_norm_inf_held_;
@@ -815,27 +815,27 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Pr
 }
 #endif
 // @lines templates/map.cu.jinja:30 3 +1 1 +4 2 +2 2 +1 2 +4 1 +2 2 +11 7 +12 1 +1 1 -1 1 -1 1 +5 1 +7 2 +1 2 +1 1 -1 1
-// @lines +5 2 +1 1 +1 1 -1 1 +14 2 -134 1 +138 1 -125 1 -1 1 +127 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7
-// @lines 1 +6 1 +2 3 +1 1 +2 2 +1 6 +1 4 +1 2 -145 2 +1 2 +20 7 +1 1 +1 1 -1 1 -1 1 +1 1 +1 1 -1 1 -1 1 +1 2 +1 1 +1 1
-// @lines -1 1 -1 1 -1 1 -1 1 +11 1 +1 2 +1 2 +1 2 +7 1 +1 1 +14 2 +5 1 -125 1 +138 1 -1 1 -1 1 +6 3 +4 3 -68 2 +7 1 -1
-// @lines 1 -1 1 -1 2 +1 1 +16 2 +5 1 +7 1 -1 1 -1 1 -124 1 -1 1 +126 1 -1 1 -1 1 -1 1 +9 3 +1 1 -1 1 -1 1 -1 1 +2 2 +1
-// @lines 6 +1 4 +1 2 -145 2 +1 2 +4 1 +15 2 -1 6 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 -1 1 -1
-// @lines 1 -1 1 -1 1 +5 2 +1 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +14 2 +5 1 -125 1 -1 1 -1 1 -1 1 -1 1 -1 1 +8 1 -1 1 -1 1
-// @lines +126 1 +9 3 +1 1 +2 2 +1 6 +1 4 +1 2 -145 2 +1 2 +7 2 +1 1 +1 1 +1 1 +1 1 -5 1 +1 1 +1 1 +3 7 +1 1 +1 1 +1 1
-// @lines +1 1 +1 2 +1 1 +1 1 -1 1 +11 1 +1 2 +1 2 +1 2 +7 1 +1 1 +14 2 +5 1 -125 1 +127 1 +10 1 +3 1 -16 1 +10 1 +3 1
-// @lines +2 3 +4 3 -68 2 +7 2 +1 1 +16 2 +5 1 +3 1 +3 1 +3 1 +6 1 -16 1 +3 1 +3 1 +6 1 +2 3 +1 1 +2 2 +1 6 +1 4 +1 2
-// @lines -145 2 +1 2 +7 2 +1 1 +1 1 +1 1 +1 1 -5 1 +1 1 +1 1 +3 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 -1 1 +11 1 +1
-// @lines 2 +1 2 +1 1 -1 2 +7 1 +1 1 -1 1 +14 2 +5 1 -125 1 -1 1 +127 1 +10 1 +3 1 -16 1 +10 1 +3 1 +2 3 +4 3 -68 2 +7 2
-// @lines +1 1 +16 2 +5 1 +3 1 +3 1 -124 1 +126 1 +6 1 -16 1 +3 1 -124 1 +126 1 +6 1 +2 3 +1 1 +2 2 +1 6 +1 4 +1 2 -145
+// @lines +5 2 +1 1 +1 1 -1 1 +14 2 -134 1 +141 1 -128 1 -1 1 +130 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7
+// @lines 1 +6 1 +2 3 +1 1 +2 2 +1 6 +1 4 +1 2 -148 2 +1 2 +20 7 +1 1 +1 1 -1 1 -1 1 +1 1 +1 1 -1 1 -1 1 +1 2 +1 1 +1 1
+// @lines -1 1 -1 1 -1 1 -1 1 +11 1 +1 2 +1 2 +1 2 +7 1 +1 1 +14 2 +8 1 -128 1 +141 1 -1 1 -1 1 +6 3 +4 3 -71 2 +7 1 -1
+// @lines 1 -1 1 -1 2 +1 1 +16 2 +8 1 +7 1 -1 1 -1 1 -127 1 -1 1 +129 1 -1 1 -1 1 -1 1 +9 3 +1 1 -1 1 -1 1 -1 1 +2 2 +1
+// @lines 6 +1 4 +1 2 -148 2 +1 2 +4 1 +15 2 -1 6 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 -1 1 -1
+// @lines 1 -1 1 -1 1 +5 2 +1 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +14 2 +8 1 -128 1 -1 1 -1 1 -1 1 -1 1 -1 1 +8 1 -1 1 -1 1
+// @lines +129 1 +9 3 +1 1 +2 2 +1 6 +1 4 +1 2 -148 2 +1 2 +7 2 +1 1 +1 1 +1 1 +1 1 -5 1 +1 1 +1 1 +3 7 +1 1 +1 1 +1 1
+// @lines +1 1 +1 2 +1 1 +1 1 -1 1 +11 1 +1 2 +1 2 +1 2 +7 1 +1 1 +14 2 +8 1 -128 1 +130 1 +10 1 +3 1 -16 1 +10 1 +3 1
+// @lines +2 3 +4 3 -71 2 +7 2 +1 1 +16 2 +8 1 +3 1 +3 1 +3 1 +6 1 -16 1 +3 1 +3 1 +6 1 +2 3 +1 1 +2 2 +1 6 +1 4 +1 2
+// @lines -148 2 +1 2 +7 2 +1 1 +1 1 +1 1 +1 1 -5 1 +1 1 +1 1 +3 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 -1 1 +11 1 +1
+// @lines 2 +1 2 +1 1 -1 2 +7 1 +1 1 -1 1 +14 2 +8 1 -128 1 -1 1 +130 1 +10 1 +3 1 -16 1 +10 1 +3 1 +2 3 +4 3 -71 2 +7 2
+// @lines +1 1 +16 2 +8 1 +3 1 +3 1 -127 1 +129 1 +6 1 -16 1 +3 1 -127 1 +129 1 +6 1 +2 3 +1 1 +2 2 +1 6 +1 4 +1 2 -148
 // @lines 2 +1 2 +4 1 +2 2 +11 7 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 -1 1 -1 1 +5 2 +1 1 +1 1 -1 1 -1 1
-// @lines -1 1 +14 2 +5 1 -125 1 -1 1 -1 1 -1 1 +127 1 +7 1 +6 1 -16 1 +7 1 +6 1 +2 3 +1 1 +2 2 +1 6 +1 4 +1 2 -145 2 +1
-// @lines 2 +4 1 +15 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 -1 1 +11 1 +1 2 +1 2 +1 2 +7 1 +1 1 +14 2 +5 1 -125 1
-// @lines +138 1 +6 3 +4 3 -68 2 +1 1 +5 2 +1 1 +1 1 +14 2 +5 1 -125 1 +131 1 -124 1 -1 1 +126 1 +9 3 +1 1 +2 2 +1 6 +1
-// @lines 4 +1 2 -145 2 +1 2 +20 7 +12 1 +1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 +5 2 +1 1 +1 1 -1 1 +14 2 +5 1 -125 1 -1 1
-// @lines +135 1 +9 3 +1 1 +2 2 +1 6 +1 4 +1 2 -145 2 +1 2 +20 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 +11 1 +1 2 +1 2
-// @lines +1 2 +7 1 +1 1 +14 2 +5 1 -125 1 +138 1 +6 3 +4 3 -68 2 +7 2 +1 1 +16 2 +5 1 +7 1 +3 1 +9 3 +1 1 +2 2 +1 6 +1
-// @lines 4 +1 2 -145 2 +1 2 +20 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 -1 1 -1 1 +11 1 +1 2 +1 2 +1 1 -1 2 +7 1 +1 1
-// @lines -1 1 +14 2 +5 1 -125 1 -1 1 +138 1 +6 3 +4 3 -68 2 +7 1 -1 2 +1 1 +16 2 +5 1 +7 1 -124 1 -1 1 +126 1 -1 1 +9 3
-// @lines +1 1 -1 1 +2 2 +1 6 +1 4 +1 2 -145 2 +1 2 +4 1 +15 7 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1
-// @lines -1 1 -1 1 -1 1 +5 2 +1 1 +1 1 -1 1 -1 1 -1 1 -1 1 +14 2 +5 1 -125 1 -1 1 -1 1 -1 1 -1 1 +135 1 -1 1 -1 1 +9 3
+// @lines -1 1 +14 2 +8 1 -128 1 -1 1 -1 1 -1 1 +130 1 +7 1 +6 1 -16 1 +7 1 +6 1 +2 3 +1 1 +2 2 +1 6 +1 4 +1 2 -148 2 +1
+// @lines 2 +4 1 +15 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 -1 1 +11 1 +1 2 +1 2 +1 2 +7 1 +1 1 +14 2 +8 1 -128 1
+// @lines +141 1 +6 3 +4 3 -71 2 +1 1 +5 2 +1 1 +1 1 +14 2 +8 1 -128 1 +134 1 -127 1 -1 1 +129 1 +9 3 +1 1 +2 2 +1 6 +1
+// @lines 4 +1 2 -148 2 +1 2 +20 7 +12 1 +1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 +5 2 +1 1 +1 1 -1 1 +14 2 +8 1 -128 1 -1 1
+// @lines +138 1 +9 3 +1 1 +2 2 +1 6 +1 4 +1 2 -148 2 +1 2 +20 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 +11 1 +1 2 +1 2
+// @lines +1 2 +7 1 +1 1 +14 2 +8 1 -128 1 +141 1 +6 3 +4 3 -71 2 +7 2 +1 1 +16 2 +8 1 +7 1 +3 1 +9 3 +1 1 +2 2 +1 6 +1
+// @lines 4 +1 2 -148 2 +1 2 +20 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 -1 1 -1 1 +11 1 +1 2 +1 2 +1 1 -1 2 +7 1 +1 1
+// @lines -1 1 +14 2 +8 1 -128 1 -1 1 +141 1 +6 3 +4 3 -71 2 +7 1 -1 2 +1 1 +16 2 +8 1 +7 1 -127 1 -1 1 +129 1 -1 1 +9 3
+// @lines +1 1 -1 1 +2 2 +1 6 +1 4 +1 2 -148 2 +1 2 +4 1 +15 7 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1
+// @lines -1 1 -1 1 -1 1 +5 2 +1 1 +1 1 -1 1 -1 1 -1 1 -1 1 +14 2 +8 1 -128 1 -1 1 -1 1 -1 1 -1 1 +138 1 -1 1 -1 1 +9 3
 // @lines +1 1 +2 2 +1 6 +1 4 +1 1

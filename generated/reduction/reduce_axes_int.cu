@@ -37,10 +37,10 @@ struct Program {
             f(of.y_...);
         }
     };
-    struct Args : MapArgs<operand::COUNT> {
+    struct Args : WalkArgs<operand::COUNT> {
         const T* x_;
         i64* y_;
-        Reduced<PartsOf> parts;
+        Reduced<ScratchOf> parts;
     };
 
     // The terms of sums, and the values of their cells.
@@ -119,7 +119,7 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Pr
     walk<Program>(args);
 }
 // @lines templates/map.cu.jinja:30 3 +1 1 +4 2 +5 2 +7 2 +1 1 +1 1 +1 1 +1 1 -5 1 +1 1 +1 1 -5 1 +1 1 +1 1 -5 1 +1 1 +1
-// @lines 1 -5 1 +1 1 +1 1 +3 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 +11 1 +1 2 +1 2 +1 2 +7 1 +1 1 +14 2 +5 1 -125 1
-// @lines +127 1 +10 1 +3 1 -16 1 +10 1 +3 1 -16 1 +10 1 +3 1 -16 1 +10 1 +3 1 -16 1 +10 1 +3 1 +2 3 +4 3 -68 2 +7 2 +1
-// @lines 1 +16 2 +5 1 +3 1 +3 1 +3 1 +6 1 -16 1 +3 1 +3 1 +6 1 -16 1 +3 1 +3 1 +6 1 -16 1 +3 1 +3 1 +6 1 -16 1 +3 1 +3
+// @lines 1 -5 1 +1 1 +1 1 +3 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 +11 1 +1 2 +1 2 +1 2 +7 1 +1 1 +14 2 +8 1 -128 1
+// @lines +130 1 +10 1 +3 1 -16 1 +10 1 +3 1 -16 1 +10 1 +3 1 -16 1 +10 1 +3 1 -16 1 +10 1 +3 1 +2 3 +4 3 -71 2 +7 2 +1
+// @lines 1 +16 2 +8 1 +3 1 +3 1 +3 1 +6 1 -16 1 +3 1 +3 1 +6 1 -16 1 +3 1 +3 1 +6 1 -16 1 +3 1 +3 1 +6 1 -16 1 +3 1 +3
 // @lines 1 +6 1 +2 3 +1 1 +2 2 +1 6 +1 4

@@ -16,7 +16,7 @@ enum : int { dy_, x_, mu_, dx_, COUNT };
 struct Program {
     using T = Element;
     using acc_t = acc_of<T>;
-    struct Args : MapArgs<operand::COUNT> {
+    struct Args : WalkArgs<operand::COUNT> {
         const dy_type<T>* dy_;
         const T* x_;
         const mu_type<T>* mu_;
@@ -64,5 +64,5 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Pr
     walk<Program>(args);
 }
 // @lines templates/map.cu.jinja:30 3 +1 1 -1 1 +4 2 +5 2 +4 1 -1 1 +15 7 +12 1 +1 1 -1 1 -1 1 -1 1 +5 1 +2 1 +4 2 +1 2
-// @lines +1 1 -1 1 -1 1 +5 2 +1 1 +1 1 -1 1 -1 1 +14 2 -134 1 +2 1 +135 1 -125 1 -1 1 -1 1 +8 1 +126 1 -1 1 +9 3 +1 1
+// @lines +1 1 -1 1 -1 1 +5 2 +1 1 +1 1 -1 1 -1 1 +14 2 -134 1 +2 1 +138 1 -128 1 -1 1 -1 1 +8 1 +129 1 -1 1 +9 3 +1 1
 // @lines +2 2 +1 6 +1 4

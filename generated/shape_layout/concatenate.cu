@@ -13,7 +13,7 @@ enum : int { a_, b_, y_, i_index, COUNT };
 struct Program {
     using T = Element;
     using acc_t = acc_of<T>;
-    struct Args : MapArgs<operand::COUNT> {
+    struct Args : WalkArgs<operand::COUNT> {
         const T* a_;
         const T* b_;
         T* y_;
@@ -65,5 +65,5 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Pr
     walk<Program>(args);
 }
 // @lines templates/map.cu.jinja:30 3 +1 1 +4 2 +5 2 +20 7 +12 1 +1 1 -1 1 -1 1 +2 1 -1 1 +5 1 +4 2 +1 2 +4 1 -1 1 +2 2
-// @lines +1 1 +4 1 +1 1 -111 1 +115 1 +1 1 -11 1 +1 1 -120 1 +8 1 +115 1 +1 1 +1 2 -131 1 +135 1 -128 1 +6 1 -1 1 +131
+// @lines +1 1 +4 1 +1 1 -111 1 +115 1 +1 1 -11 1 +1 1 -120 1 +8 1 +115 1 +1 1 +1 2 -131 1 +138 1 -131 1 +6 1 -1 1 +134
 // @lines 1 +9 3 +1 1 +2 2 +1 6 +1 4

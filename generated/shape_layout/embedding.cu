@@ -14,7 +14,7 @@ enum : int { ids_, table_, y_, COUNT };
 struct Program {
     using T = Element;
     using acc_t = acc_of<T>;
-    struct Args : MapArgs<operand::COUNT> {
+    struct Args : WalkArgs<operand::COUNT> {
         const ids_type<T>* ids_;
         const T* table_;
         T* y_;
@@ -57,4 +57,4 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Pr
     walk<Program>(args);
 }
 // @lines templates/map.cu.jinja:30 3 +1 1 +4 2 +5 2 +4 1 +15 7 +12 1 +1 1 -1 1 -1 1 +2 1 +10 2 +1 2 +1 1 +2 1 +2 2 +1 1
-// @lines +1 1 +2 1 +1 1 -1 1 -108 1 +112 1 +1 1 +1 2 +5 1 -121 1 +131 1 +9 3 +1 1 +2 2 +1 6 +1 4
+// @lines +1 1 +2 1 +1 1 -1 1 -108 1 +112 1 +1 1 +1 2 +8 1 -124 1 +134 1 +9 3 +1 1 +2 2 +1 6 +1 4

@@ -13,7 +13,7 @@ enum : int { x_, y_, i_index, j_index, COUNT };
 struct Program {
     using T = Element;
     using acc_t = acc_of<T>;
-    struct Args : MapArgs<operand::COUNT> {
+    struct Args : WalkArgs<operand::COUNT> {
         const T* x_;
         T* y_;
         PlacedAxes<2> x_axes;
@@ -59,4 +59,4 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Pr
     walk<Program>(args);
 }
 // @lines templates/map.cu.jinja:30 3 +1 1 +4 2 +5 2 +20 7 +12 1 +1 1 -1 1 +2 1 +5 1 -1 1 -1 1 +4 2 +1 2 +4 1 +2 2 +1 1
-// @lines +4 1 +1 1 -120 1 -1 1 +8 1 -1 1 +115 1 -1 1 +1 1 +1 2 +5 1 -121 1 +131 1 +9 3 +1 1 +2 2 +1 6 +1 4
+// @lines +4 1 +1 1 -120 1 -1 1 +8 1 -1 1 +115 1 -1 1 +1 1 +1 2 +8 1 -124 1 +134 1 +9 3 +1 1 +2 2 +1 6 +1 4

@@ -13,7 +13,7 @@ enum : int { x_, y_, COUNT };
 struct Program {
     using T = Element;
     using acc_t = acc_of<T>;
-    struct Args : MapArgs<operand::COUNT> {
+    struct Args : WalkArgs<operand::COUNT> {
         const T* x_;
         T* y_;
     };
@@ -45,5 +45,5 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Pr
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
-// @lines templates/map.cu.jinja:30 3 +1 1 +4 2 +5 2 +20 7 +12 1 +1 1 -1 1 +13 2 +1 2 +1 1 +5 2 +1 1 +1 1 +14 2 +5 1 +11
+// @lines templates/map.cu.jinja:30 3 +1 1 +4 2 +5 2 +20 7 +12 1 +1 1 -1 1 +13 2 +1 2 +1 1 +5 2 +1 1 +1 1 +14 2 +8 1 +11
 // @lines 1 +9 3 +1 1 +2 2 +1 6 +1 4

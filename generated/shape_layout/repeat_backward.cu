@@ -19,10 +19,10 @@ struct Program {
             f(of.dx_...);
         }
     };
-    struct Args : MapArgs<operand::COUNT> {
+    struct Args : WalkArgs<operand::COUNT> {
         const T* dy_;
         T* dx_;
-        Reduced<PartsOf> parts;
+        Reduced<ScratchOf> parts;
     };
 
     // The terms of sums, and the values of their cells.
@@ -69,4 +69,4 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Pr
     walk<Program>(args);
 }
 // @lines templates/map.cu.jinja:30 3 +1 1 +4 2 +5 2 +20 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 +11 1 +1 2 +1 2 +1 2
-// @lines +7 1 +1 1 +14 2 +5 1 -125 1 +138 1 +6 3 +4 3 -68 2 +7 2 +1 1 +16 2 +5 1 +7 1 +3 1 +9 3 +1 1 +2 2 +1 6 +1 4
+// @lines +7 1 +1 1 +14 2 +8 1 -128 1 +141 1 +6 3 +4 3 -71 2 +7 2 +1 1 +16 2 +8 1 +7 1 +3 1 +9 3 +1 1 +2 2 +1 6 +1 4

@@ -264,8 +264,9 @@ class Plan(Selectable[D]):
         return in_nvtx_range(f"{type(self).__name__}: {names}", in_sequence(starts))
 
     def _watched(self, views: Views, scratch: TensorView | None) -> list[WatchedArray]:
+        roles = {name: self.ARGUMENTS[name.partition("[")[0]].role for name in views}
         arrays = [
-            WatchedArray(name, self.ARGUMENTS[name].role, v.pointer, v.shape, v.strides, v.element.row.bytes)
+            WatchedArray(name, roles[name], v.pointer, v.shape, v.strides, v.element.row.bytes)
             for name, v in views.items()
         ]
         if scratch is not None:  # its kernels divide it into words

@@ -1,4 +1,4 @@
-"""Rules of the list family: one dim that counts elements, and a program that sees one element at a time."""
+"""Rules of the list family: one dim that counts elements, of which a program knows neither place nor array."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from baracuda.runtime.families.list.plan import MOST_LISTS
 
 from ...program import parse
 from ...program.tree import Query, Reduce, walk
+from .. import map_passes
 from ..scope import scope_of
 from ..spec import ListSpec
 from .finding import Finding, Rule
@@ -23,9 +24,6 @@ def dims(spec: ListSpec) -> Iterator[Finding]:
 
 
 def tensors(spec: ListSpec) -> Iterator[Finding]:
-    for name, output in spec.outputs.items():
-        if not output.dims:
-            yield ("outputs", name, "dims"), 0, f"{name!r} must be a list; give it the dim {next(iter(spec.dims))!r}"
     lists = [t for t in spec.arguments.values() if t.dims]
     if len(lists) > MOST_LISTS:
         yield ("inputs",), 0, f"{len(lists)} lists; there is room for {MOST_LISTS}"
@@ -36,12 +34,21 @@ def tensors(spec: ListSpec) -> Iterator[Finding]:
 def program(spec: ListSpec) -> Iterator[Finding]:
     for line in parse(spec.program, scope_of(spec)):
         for part in walk(line.expr):
-            if isinstance(part, Reduce) or (isinstance(part, Query) and part.what != "present"):
-                what = part.kind if isinstance(part, Reduce) else part.what
-                text = f"{what} is over many elements; the program of a list sees one element at a time"
+            what = part.kind if isinstance(part, Reduce) else part.what if isinstance(part, Query) else ""
+            if what in ("index", "argmax", "argmin"):
+                text = f"{what} is of an element's place; those of a list have none, for its arrays may be cut anyhow"
                 yield ("program",), line.number, text
+
+
+def passes(spec: ListSpec) -> Iterator[Finding]:
+    """A walk over elements computes every output."""
+    for of in map_passes.passes(spec):
+        if not of.parts.cells:
+            name = next(iter(of.spec.outputs))
+            text = f"{name!r} rests on no reduction over {next(iter(spec.dims))}; give it that dim, or compute it elsewhere"
+            yield ("outputs", name, "dims"), 0, text
 
 
 DIMS: tuple[Rule, ...] = (dims,)
 TENSORS: tuple[Rule, ...] = (tensors,)
-PROGRAM: tuple[Rule, ...] = (program,)
+PROGRAM: tuple[Rule, ...] = (program, passes)

@@ -3,33 +3,38 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from itertools import accumulate, product
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from ...arrays.arguments import Views, check, take
 from ...arrays.element import ElementKind
 from ...arrays.tensor import TensorView, view
 from ...arrays.workspace import Workspace
-from ...device import KernelSource, WatchedArray
+from ...device import KernelSource
 from ...errors import InvalidProblem
 from ...plans.formula import ceil_div
-from ...plans.plan import Arrays, Launch, Plan, Stream
+from ...plans.plan import Arrays, Launch, Stream
 from ...plans.prepared import BoundLaunch
 from ...plans.schedule import Schedule
 from ...plans.sku import VECTOR_BYTES, KernelSku
 from ..kernel_source import kernel_source
 from ..map.geometry import MapDescriptor
+from ..map.map_pass import MapPass
+from ..map.passed import PassedPlan
 from .intake import Spread, arguments_of, columns, combined, flattened, is_list, spread
 
 MOST_LISTS = 8
 # Bytes of arguments that every driver takes, and that those of CUDA 12.1 on do: what is left to the tables of arrays.
 _TABLES = (4096 - 512, 32760 - 512)
+_PART_BYTES = 64  # of a block's part of a reduction: at most two compensated sums and a count
+_FIRST, _OTHERS, _LAST = range(3)  # what launches of a pass that reduces do
 
 M = TypeVar("M", bound=MapDescriptor)
 
 
-class ListPlan(Plan[M]):
+class ListPlan(PassedPlan[M]):
     """Everything that a generated plan of the list family does not declare.
 
     An argument that is a list takes a list or tuple of arrays, as many as each other list has, the i-th ones of one
@@ -38,6 +43,7 @@ class ListPlan(Plan[M]):
 
     LAYOUTS: ClassVar[tuple[str, ...]] = ("dense",)
     LISTS: ClassVar[tuple[str, ...]]  # arguments that are lists of arrays: this follows from TENSORS
+    SIZES: ClassVar[tuple[str, ...]] = ()  # the dim, if the program reads its size
     SCALARS: ClassVar[tuple[str, ...]] = ()  # descriptor fields the kernel reads
 
     def __init_subclass__(cls) -> None:
@@ -45,20 +51,38 @@ class ListPlan(Plan[M]):
         cls.LISTS = tuple([a.name for a in cls.ARGUMENTS.values() if a.over == "list"])
 
     @classmethod
-    def cannot_hold(cls, descriptor: M, sku: KernelSku) -> str | None:
-        """None: every schedule serves every problem."""
-        return None
+    def of_pass(cls, plan: type[Any], declared: MapPass) -> dict[str, Any]:
+        """Nothing."""
+        return {}
 
     @classmethod
-    def workspace_of(cls, descriptor: M, sku: KernelSku) -> int:
-        """0: elements are independent."""
-        return 0
+    def _elements(cls, descriptor: M) -> int:
+        (field,) = descriptor._dims.values()
+        elements: int = getattr(descriptor, field)
+        return elements
+
+    @classmethod
+    def _most_blocks(cls, descriptor: M, sku: KernelSku) -> int:
+        """Blocks of a reduction: no more than arrays could have chunks."""
+        return max(1, min(dict(sku.schedule.numbers).get("blocks", 1), cls._elements(descriptor)))
+
+    @classmethod
+    def _parts_bytes(cls, descriptor: M, sku: KernelSku) -> list[int]:
+        if not cls.SUMS:
+            return []
+        size = _PART_BYTES * cls._most_blocks(descriptor, sku)
+        return [0 if flag and not getattr(descriptor, flag) else size for flag in cls.SUMS]
+
+    def depth_of(self, dims: Iterable[str], count: int) -> int:
+        """The maximum number of roundings of a term of a sum: of pairs in a thread and of threads, and compensated."""
+        schedule = self.sku.schedule
+        pairs = schedule.threads * schedule.threads * dict(schedule.numbers)["packs"] * self._width
+        return (pairs - 1).bit_length() + 9
 
     @classmethod
     def shapes_of(cls, descriptor: M) -> dict[str, tuple[tuple[int, ...], ...]]:
         """The shape of each argument; of a list, that of all elements."""
-        (field,) = descriptor._dims.values()
-        elements = (getattr(descriptor, field),)
+        elements = (cls._elements(descriptor),)
         return {name: (elements if name in cls.LISTS else (),) for name in cls.ARGUMENTS}
 
     @classmethod
@@ -76,12 +100,16 @@ class ListPlan(Plan[M]):
     def sources(self, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Iterator[KernelSource]:
         """The sources for few arrays and for many."""
         types = self._chosen_types(dtypes)
-        for capacity in self.capacities():
+        for part, own in self._types_of(dict(zip(self.CHOSEN, types, strict=True))):
+            yield from part.sources(dtypes=own)
+        for capacity in () if self._passes else self.capacities():
             yield self._source(capacity, types)
 
     def variants(self) -> Iterator[tuple[str, dict[str, ElementKind], KernelSource]]:
         """Every choice of element types, for few arrays and for many."""
-        for types in product(*(self.elements_of(name) for name in self.CHOSEN)):
+        for part in self._passes:
+            yield from part.variants()
+        for types in () if self._passes else product(*(self.elements_of(name) for name in self.CHOSEN)):
             for capacity in self.capacities():
                 yield self.LAYOUTS[0], dict(zip(self.CHOSEN, types, strict=True)), self._source(capacity, types)
 
@@ -90,9 +118,10 @@ class ListPlan(Plan[M]):
         if source is None:
             source = self._sources[capacity, types] = kernel_source(
                 self._row,
-                {"ARRAYS": capacity},
+                {"ARRAYS": capacity, "WALK": "ROWS" if self.SUMS else "CELLS", **self._number},
                 present={a.name: self.present(a.name) for a in self.ARGUMENTS.values() if a.optional},
                 types=dict(zip(self.CHOSEN, types, strict=True)),
+                kernel=f"pass{self.NUMBER}" if self.NUMBER else "",
             )
         return source
 
@@ -141,33 +170,54 @@ class ListPlan(Plan[M]):
         lists = [names for of, names in columns(self.LISTS, views).items() if of not in views]
         return flattened(views, lists, self._shapes[self.LISTS[0]][0][0])
 
-    def _watched(self, views: Views, scratch: TensorView | None) -> list[WatchedArray]:
-        roles = {name: self.ARGUMENTS[name.partition("[")[0]].role for name in views}
-        return [
-            WatchedArray(name, roles[name], v.pointer, v.shape, v.strides, v.element.row.bytes)
-            for name, v in views.items()
-        ]
+    def _views_of(self, views: Views) -> Views:
+        """The arguments of a pass among those of all, arrays of lists included."""
+        return {name: of for name, of in views.items() if name.partition("[")[0] in self.ARGUMENTS}
+
+    @cached_property
+    def _width(self) -> int:
+        return VECTOR_BYTES // self.element.row.bytes
 
     def _launches(self, views: Views, workspace: int) -> list[Launch]:
+        if self._passes:
+            return self._in_passes(views, workspace)
         lists, schedule = columns(self.LISTS, views), self.sku.schedule
         assert isinstance(schedule, Schedule)
         firsts = {n: views[n] for n in views if n in self.ARGUMENTS} | {of: views[n[0]] for of, n in lists.items()}
         types = tuple([firsts[n].element if n in firsts else self.elements_of(n)[0] for n in self.CHOSEN])
-        numbers = [firsts[n].pointer if n in firsts else 0 for n in self.ARGUMENTS if n not in self.LISTS]
-        head = (*numbers, *self._words_of(self.SCALARS))
-        chunk = schedule.threads * dict(schedule.numbers)["packs"] * (VECTOR_BYTES // self.element.row.bytes)
+        chunk = schedule.threads * dict(schedule.numbers)["packs"] * self._width
         sizes = [views[name].shape[0] for name in next(iter(lists.values()))]
         filled = [i for i, size in enumerate(sizes) if size]
         pointers = {of: [views[names[i]].pointer for i in filled] for of, names in lists.items()}
+        pointers |= {name: firsts[name].pointer if name in firsts else 0 for name in self.ARGUMENTS if name not in lists}
         few, most = self.capacities()
-        launches = []
-        for at in range(0, len(filled), most):
-            some = [sizes[i] for i in filled[at : at + most]]
-            capacity = few if len(some) <= few else most
-            *first, blocks = accumulate([ceil_div(size, chunk) for size in some], initial=0)
-            columns_of = (some, first, *(pointers.get(of, ())[at : at + most] for of in self.LISTS))
-            words = array("q", (len(some), *head))
-            for column in columns_of:
+        tail = [self._elements(self.descriptor) for _ in self.SIZES] + [*self._words_of(self.SCALARS)]
+        for size in self._parts_bytes(self.descriptor, self.sku):
+            tail.append(workspace)
+            workspace += size
+        groups = [filled[at : at + most] for at in range(0, len(filled), most)]
+        if self.SUMS:
+            groups = groups or [[]]
+        firsts_of = [[*accumulate([ceil_div(sizes[i], chunk) for i in group], initial=0)] for group in groups]
+        blocks = min(self._most_blocks(self.descriptor, self.sku), max([of[-1] for of in firsts_of], default=0) or 1)
+        launches, at = [], 0
+        for turn, (group, (*first, chunks)) in enumerate(zip(groups, firsts_of, strict=True)):
+            capacity = few if len(group) <= few else most
+            words = array("q", (_OTHERS if turn else _FIRST, len(group), chunks, blocks))
+            for column in ([sizes[i] for i in group], first):
                 words.extend((*column, *[0] * (capacity - len(column))))
-            launches.append(Launch(self._source(capacity, types), (blocks, 1, 1), schedule.threads, words))
+            for name in self.ARGUMENTS:
+                if name in self.LISTS:
+                    column = pointers.get(name, ())[at : at + most]
+                    words.extend((*column, *[0] * (capacity - len(column))))
+                else:
+                    words.append(pointers[name])
+            words.extend(tail)
+            at += most
+            source, grid = self._source(capacity, types), (blocks if self.SUMS else chunks, 1, 1)
+            launches.append(Launch(source, grid, schedule.threads, words))
+        if self.SUMS:
+            words = array("q", launches[-1].words)
+            words[0] = _LAST
+            launches.append(Launch(launches[-1].source, (1, 1, 1), schedule.threads, words))
         return launches

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import fields
 from functools import cached_property
 from itertools import combinations, product
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from ...arrays.arguments import Argument, Views
-from ...arrays.axes import coalesce, contiguous_strides
+from ...arrays.arguments import Views
+from ...arrays.axes import coalesce
 from ...arrays.element import ElementKind
 from ...arrays.tensor import TensorView, same_view
 from ...arrays.workspace import rounded
 from ...device import KernelSource, WatchedArray
-from ...plans.plan import Launch, Plan
+from ...plans.plan import Launch
 from ...plans.registry import Registered, SourceFile
 from ...plans.schedule import Schedule
 from ...plans.sku import VECTOR_BYTES, BackendKind, Direction, KernelSku, PrecisionGuarantee
@@ -24,6 +23,7 @@ from ..row.geometry import Geometry, Words
 from .geometry import MAX_AXES, Axis, CellCut, Cut, Group, IndexSpace, MapDescriptor, space_words
 from .layout import Placed, layout_of
 from .map_pass import MapPass
+from .passed import PassedPlan
 
 _REMEMBERED = 256  # geometries kept per plan
 _NARROW = 2**31  # cells that 32-bit indices can count, and elements that a place can be away
@@ -41,7 +41,7 @@ class _Side(NamedTuple):
     strides: tuple[tuple[int, ...], ...]
 
 
-class MapPlan(Plan[M]):
+class MapPlan(PassedPlan[M]):
     """Everything that a generated plan of the map family does not declare."""
 
     LAYOUTS: ClassVar[tuple[str, ...]] = ("packed", "flat", "strided")
@@ -52,58 +52,20 @@ class MapPlan(Plan[M]):
     CELL_INDICES: ClassVar[tuple[str, ...]] = ()  # of those, what values of cells need
     SIZES: ClassVar[tuple[str, ...]] = ()  # dims whose size it reads
     SCALARS: ClassVar[tuple[str, ...]] = ()  # descriptor fields the kernel reads
-    SUMS: ClassVar[tuple[str, ...]] = ()  # for each, the descriptor's flag that says it is wanted, or ""
-    SUM_BYTES: ClassVar[tuple[int, ...]] = ()  # for each, bytes of a part in scratch; 0: the accumulator's; () for all
     SUM_OUTPUTS: ClassVar[tuple[str, ...]] = ()  # arguments that are made of sums
     COPIES: ClassVar[dict[str, str]] = {}  # outputs -> the input that they equal
     SPACE: ClassVar[tuple[Group, ...] | None] = None  # of a pass: the dims of its cells, if not all
-    NUMBER: ClassVar[int] = 0  # of a pass: which it is, from 1
-    KINDS: ClassVar[tuple[str, ...]] = ()  # of a pass: the kinds that take it, of an op that has some
-    HELD: ClassVar[dict[str, str]] = {}  # arrays in the workspace that passes leave for later ones, and their types
-    PASSES: ClassVar[tuple[MapPass, ...]] = ()  # of a program that takes several walks
-    PASS_PLANS: ClassVar[tuple[type[MapPlan[Any]], ...]] = ()  # follow from it
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        if passes := vars(cls).get("PASSES"):
-            cls.PASS_PLANS = tuple(_pass_plan(cls, declared, number) for number, declared in enumerate(passes, 1))
 
     def __init__(self, descriptor: M, row: Registered, layouts: frozenset[str]) -> None:
         super().__init__(descriptor, row, layouts)
         self._geometries: dict[Any, Geometry] = {}
-        self._passes = [of(descriptor, row, layouts) for of in self._pass_plans(descriptor)]
 
     @classmethod
-    def _pass_plans(cls, descriptor: M) -> Sequence[type[MapPlan[Any]]]:
-        """The passes of a problem, of whose kind they may be."""
-        kind = getattr(descriptor, "kind", "")
-        return [of for of in cls.PASS_PLANS if not of.KINDS or kind in of.KINDS]
-
-    @classmethod
-    def cannot_hold(cls, descriptor: M, sku: KernelSku) -> str | None:
-        """None: every schedule serves every problem."""
-        return None
-
-    @classmethod
-    def workspace_of(cls, descriptor: M, sku: KernelSku) -> int:
-        """Bytes of the partial sums that blocks share, and of what passes hand over."""
-        if cls.PASS_PLANS:
-            parts = max(sum(of._parts_bytes(descriptor, sku)) for of in cls._pass_plans(descriptor))
-            return parts + sum(rounded(size) for size, *_ in cls._handed_over(descriptor).values())
-        return sum(cls._parts_bytes(descriptor, sku))
-
-    @classmethod
-    def _handed_over(cls, descriptor: M) -> dict[str, tuple[int, tuple[int, ...], ElementKind]]:
-        """What passes leave for later ones: bytes, shape and type of each array."""
-        found = {}
-        for of in cls._pass_plans(descriptor):
-            shapes = of.shapes_of(descriptor)
-            for name, argument in of.ARGUMENTS.items():
-                if argument.written and name not in cls.ARGUMENTS:
-                    (element,) = argument.elements(ElementKind(descriptor.element))
-                    (shape,) = shapes[name]
-                    found[name] = math.prod(shape) * element.row.bytes, shape, element
-        return found
+    def of_pass(cls, plan: type[Any], declared: MapPass) -> dict[str, Any]:
+        """Where its arrays lie, and what its sums make."""
+        axes = {"AXES": {name: plan.AXES[name] for name in (*declared.reads, *declared.writes)}}
+        whole = declared.sums and declared.sum_outputs is None
+        return {**axes, "SUM_OUTPUTS": declared.writes} if whole else axes
 
     @classmethod
     def _parts_bytes(cls, descriptor: M, sku: KernelSku) -> list[int]:
@@ -163,8 +125,7 @@ class MapPlan(Plan[M]):
     def sources(self, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Iterator[KernelSource]:
         """The sources of the layouts that this plan accepts, and of in-place copies."""
         types = self._chosen_types(dtypes)
-        for part in self._passes:
-            own = {name: kind for name, kind in zip(self.CHOSEN, types, strict=True) if name in part.CHOSEN}
+        for part, own in self._types_of(dict(zip(self.CHOSEN, types, strict=True))):
             yield from part.sources(dtypes=own)
         for layout, walk, wide in self._shapes_of_source():
             for skipped in self._skips():
@@ -217,11 +178,6 @@ class MapPlan(Plan[M]):
             )
         return source
 
-    @property
-    def _number(self) -> dict[str, int]:
-        """The constant that says which pass it is, where there are several."""
-        return {"PASS": self.NUMBER} if self.NUMBER else {}
-
     @cached_property
     def _kind(self) -> dict[str, str]:
         """The constant of what is computed, where the op has kinds."""
@@ -260,15 +216,6 @@ class MapPlan(Plan[M]):
             used = {n: v for n, v in views.items() if n not in skipped}
             geometry = self._geometries[key] = self._geometry(used, skipped)
         return geometry.launches(views, workspace)
-
-    def _in_passes(self, views: Views, workspace: int) -> list[Launch]:
-        """The launches of all passes: the workspace begins with what they hand over, then each has its own sums."""
-        device, known = next(iter(views.values())).device, dict(views)
-        for name, (size, shape, element) in self._handed_over(self.descriptor).items():
-            known[name] = TensorView(workspace, shape, contiguous_strides(shape), element, device, False, None, None)
-            workspace += rounded(size)
-        own = [{name: known[name] for name in part.ARGUMENTS if name in known} for part in self._passes]
-        return [x for part, of in zip(self._passes, own, strict=True) for x in part._launches(of, workspace)]
 
     def _geometry(self, views: Views, skipped: tuple[str, ...]) -> Geometry:
         steps = self._steps(views)
@@ -386,28 +333,6 @@ class MapPlan(Plan[M]):
             placed.append(Placed(number, tensor.pointer, itemsize, written, along.strides[number], beside))
         allowed = self.layouts - {"flat"} if walk == "columns" else self.layouts
         return layout_of(placed, along.extents, vec, cells=self._cut is None, allowed=allowed)
-
-
-def _pass_plan(plan: type[MapPlan[Any]], declared: MapPass, number: int) -> type[MapPlan[Any]]:
-    """The plan of one pass, which only the plan of the whole starts."""
-    given = {field.name.upper(): getattr(declared, field.name) for field in fields(declared)}
-    reads, writes = given.pop("READS"), given.pop("WRITES")
-    arguments = {argument.name: argument for argument in plan.TENSORS}
-    tensors = [_as_read(arguments.get(name), name, plan.HELD) for name in reads]
-    tensors += [arguments.get(name) or Argument(name, "out", "array", (plan.HELD[name],)) for name in writes]
-    constants = {name: value for name, value in given.items() if value is not None}
-    constants |= {"TENSORS": tuple(tensors), "AXES": {name: plan.AXES[name] for name in (*reads, *writes)}}
-    if declared.sums and declared.sum_outputs is None:
-        constants["SUM_OUTPUTS"] = writes
-    base: Any = MapPlan
-    return type(f"{plan.__name__}Pass{number}", (base,), {**constants, "DESCRIPTOR": plan.DESCRIPTOR, "NUMBER": number})
-
-
-def _as_read(argument: Argument | None, name: str, held: Mapping[str, str]) -> Argument:
-    """An argument as a pass reads it, which an earlier pass may have written, or an array that one left."""
-    if argument is not None and not argument.written:
-        return argument
-    return Argument(name, "in", "array", argument.dtypes if argument is not None else (held[name],))
 
 
 def map_kernels(

@@ -156,7 +156,6 @@ template <> struct ArgMin<float, unsigned> : ArgWord<Smallest<unsigned>> {};
 
 // What a walk has of each reduction M.
 template <class M> using ValueOf = typename M::Value;
-template <class M> using PartsOf = typename M::Value*;  // [splits, output cells]
 template <class M> struct SizeOf {
     int bytes = sizeof(typename M::Value);
 };

@@ -21,7 +21,7 @@ using index_t = CellIndex<BARACUDA_WIDE>::type;
 using index_value = CellIndex<BARACUDA_WIDE>::value;
 
 // What the arguments of a kernel begin with. What has an offset for each cell is an operand: tensors and indices.
-template <int OPERANDS_> struct MapArgs {
+template <int OPERANDS_> struct WalkArgs {
     static constexpr int OPERANDS = OPERANDS_;
     long long stage;
     long long vectorized;  // bit o: packs of operand o are contiguous and aligned
@@ -31,6 +31,7 @@ template <int OPERANDS_> struct MapArgs {
     long long inner_stride[OPERANDS][MAX_AXES];
     Cut cut;
 };
+template <class M> using ScratchOf = typename M::Value*;  // parts: [splits, output cells]
 template <class Args, int N> using RunOf = Run<index_t, Args::OPERANDS, LAYOUT, N>;
 
 // Lane i of pack k.

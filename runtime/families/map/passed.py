@@ -1,0 +1,129 @@
+"""Plans of programs that take one walk over the data, or several, which leave arrays in the workspace for each other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import Any, ClassVar, TypeVar
+
+from ...arrays.arguments import Argument, Views
+from ...arrays.axes import contiguous_strides
+from ...arrays.element import ElementKind
+from ...arrays.tensor import TensorView
+from ...arrays.workspace import rounded
+from ...plans.plan import Launch, Plan
+from ...plans.registry import Registered
+from ...plans.sku import KernelSku
+from .geometry import MapDescriptor
+from .map_pass import MapPass
+
+M = TypeVar("M", bound=MapDescriptor)
+
+
+class PassedPlan(Plan[M]):
+    """What plans with and without passes declare of sums, and how passes follow one another."""
+
+    SUMS: ClassVar[tuple[str, ...]] = ()  # for each, the descriptor's flag that says it is wanted, or ""
+    SUM_BYTES: ClassVar[tuple[int, ...]] = ()  # for each, bytes of a part in scratch; 0: the accumulator's; () for all
+    NUMBER: ClassVar[int] = 0  # of a pass: which it is, from 1
+    KINDS: ClassVar[tuple[str, ...]] = ()  # of a pass: the kinds that take it, of an op that has some
+    HELD: ClassVar[dict[str, str]] = {}  # arrays in the workspace that passes leave for later ones, and their types
+    PASSES: ClassVar[tuple[MapPass, ...]] = ()  # of a program that takes several walks
+    PASS_PLANS: ClassVar[tuple[type[PassedPlan[Any]], ...]] = ()  # follow from it
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if passes := vars(cls).get("PASSES"):
+            cls.PASS_PLANS = tuple(_pass_plan(cls, declared, number) for number, declared in enumerate(passes, 1))
+
+    def __init__(self, descriptor: M, row: Registered, layouts: frozenset[str]) -> None:
+        super().__init__(descriptor, row, layouts)
+        self._passes = [of(descriptor, row, layouts) for of in self._pass_plans(descriptor)]
+
+    @classmethod
+    def _pass_plans(cls, descriptor: M) -> Sequence[type[PassedPlan[Any]]]:
+        """The passes of a problem, of whose kind they may be."""
+        kind = getattr(descriptor, "kind", "")
+        return [of for of in cls.PASS_PLANS if not of.KINDS or kind in of.KINDS]
+
+    @classmethod
+    def cannot_hold(cls, descriptor: M, sku: KernelSku) -> str | None:
+        """None: every schedule serves every problem."""
+        return None
+
+    @classmethod
+    def workspace_of(cls, descriptor: M, sku: KernelSku) -> int:
+        """Bytes of the partial sums that blocks share, and of what passes hand over."""
+        if cls.PASS_PLANS:
+            parts = max(sum(of._parts_bytes(descriptor, sku)) for of in cls._pass_plans(descriptor))
+            return parts + sum(rounded(size) for size, *_ in cls._handed_over(descriptor).values())
+        return sum(cls._parts_bytes(descriptor, sku))
+
+    @classmethod
+    def _parts_bytes(cls, descriptor: M, sku: KernelSku) -> list[int]:
+        """Bytes of the partial sums of each reduction."""
+        raise AssertionError("families define this")
+
+    @classmethod
+    def of_pass(cls, plan: type[PassedPlan[Any]], declared: MapPass) -> dict[str, Any]:
+        """What else the plan of a pass of `plan` declares."""
+        raise AssertionError("families define this")
+
+    @classmethod
+    def _handed_over(cls, descriptor: M) -> dict[str, tuple[int, tuple[int, ...], ElementKind]]:
+        """What passes leave for later ones: bytes, shape and type of each array."""
+        found = {}
+        for of in cls._pass_plans(descriptor):
+            shapes = of.shapes_of(descriptor)
+            for name, argument in of.ARGUMENTS.items():
+                if argument.written and name not in cls.ARGUMENTS:
+                    (element,) = argument.elements(ElementKind(descriptor.element))
+                    (shape,) = shapes[name]
+                    found[name] = math.prod(shape) * element.row.bytes, shape, element
+        return found
+
+    def _types_of(self, types: Mapping[str, ElementKind | str]) -> Iterator[tuple[PassedPlan[M], dict[str, Any]]]:
+        """The passes, and the element types of their arguments among `types`."""
+        for part in self._passes:
+            yield part, {name: kind for name, kind in types.items() if name in part.CHOSEN}
+
+    @property
+    def _number(self) -> dict[str, int]:
+        """The constant that says which pass it is, where there are several."""
+        return {"PASS": self.NUMBER} if self.NUMBER else {}
+
+    def _in_passes(self, views: Views, workspace: int) -> list[Launch]:
+        """The launches of all passes: the workspace begins with what they hand over, then each has its own sums."""
+        device, known = next(iter(views.values())).device, dict(views)
+        for name, (size, shape, element) in self._handed_over(self.descriptor).items():
+            known[name] = TensorView(workspace, shape, contiguous_strides(shape), element, device, False, None, None)
+            workspace += rounded(size)
+        return [x for of in self._passes for x in of._launches(of._views_of(known), workspace)]
+
+    def _views_of(self, views: Views) -> Views:
+        """The arguments of a pass among those of all."""
+        return {name: views[name] for name in self.ARGUMENTS if name in views}
+
+
+def _pass_plan(plan: type[PassedPlan[Any]], declared: MapPass, number: int) -> type[PassedPlan[Any]]:
+    """The plan of one pass, which only the plan of the whole starts."""
+    (base,) = plan.__bases__
+    given = {field.name.upper(): getattr(declared, field.name) for field in fields(declared)}
+    reads, writes = given.pop("READS"), given.pop("WRITES")
+    arguments = {argument.name: argument for argument in plan.TENSORS}
+    tensors = [arguments[n] if n in writes else _as_read(arguments.get(n), n, plan.HELD) for n in reads]
+    later = [name for name in writes if name not in reads]
+    tensors += [arguments.get(name) or Argument(name, "out", "array", (plan.HELD[name],)) for name in later]
+    constants = {name: value for name, value in given.items() if value is not None and hasattr(base, name)}
+    constants |= {"TENSORS": tuple(tensors), **base.of_pass(plan, declared)}
+    constants |= {"DESCRIPTOR": plan.DESCRIPTOR, "NUMBER": number}
+    return type(f"{plan.__name__}Pass{number}", (base,), constants)
+
+
+def _as_read(argument: Argument | None, name: str, held: Mapping[str, str]) -> Argument:
+    """An argument as a pass reads it, which an earlier pass may have written, or an array that one left."""
+    if argument is not None and not argument.written:
+        return argument
+    over, dtypes = ("array", (held[name],)) if argument is None else (argument.over, argument.dtypes)
+    return Argument(name, "in", over, dtypes)

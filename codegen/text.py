@@ -68,7 +68,7 @@ def python(value: object) -> Code:
     if isinstance(value, str):
         return Code(json.dumps(str(value), ensure_ascii=False))
     if value is None or isinstance(value, bool | int | float):
-        return Code(repr(value))
+        return Code(repr(value).replace("inf", "1e999"))  # which is infinite, and a literal
     if isinstance(value, type | FunctionType):
         return Code(f"rt.{value.__name__}")
     opens, items, closes = _items(value)

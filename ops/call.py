@@ -29,6 +29,7 @@ class Caller:
         self._outputs = tuple(a.name for a in signature.outputs)
         self._arrays = frozenset(arrays)
         self._required = tuple(a.name for a in signature.inputs if not a.optional)
+        self._shown = frozenset(e.field for e in signature.plan.EXTENTS) - {*signature.parameters}
         element = ("element",) if signature.takes_element else ()
         self._keywords = dict.fromkeys(sorted({*arrays, *signature.parameters, *element, *signature.chosen}))
 
@@ -42,7 +43,7 @@ class Caller:
         arrays = dict(zip(self._inputs, inputs, strict=False))
         fields: dict[str, Any] = {}
         for name, value in keywords.items():
-            if name not in self._keywords:
+            if name not in self._keywords and name not in self._shown:
                 near = get_close_matches(name, self._keywords, n=1)
                 hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(self._keywords)}"
                 raise rt.InvalidProblem(f"{self.__name__} takes no {name!r}; {hint}")
@@ -66,6 +67,9 @@ class Caller:
             if name not in usual:
                 raise rt.InvalidProblem(f"{self.__name__} takes {', '.join(needed)} as well; pass {name}=")
         fields |= {name: usual[name](fields) for name in needed}
+        for name in self._shown & keywords.keys():
+            if keywords[name] is not None and keywords[name] != fields.get(name):
+                raise rt.InvalidProblem(f"{self.__name__} got {name}={keywords[name]}; arrays say {fields.get(name)}")
         return self.signature.plan.DESCRIPTOR(element=element, **fields)  # type: ignore[call-arg]
 
     def _present_outputs(self, descriptor: Any, keywords: Mapping[str, Any]) -> Iterator[Output]:

@@ -128,20 +128,22 @@ class Signature:
             if argument.optional:  # one flag may stand for several
                 is_present = tensors[argument.name] is not None
                 inferred[argument.optional] = inferred.get(argument.optional, False) or is_present
-        for extent in self.plan.EXTENTS:
-            if extent.field not in inferred and (tensor := tensors[extent.tensor]) is not None:
-                inferred[extent.field] = self._inferred(extent, tensor)
         values = {name: keywords[name] for name in self.parameters if keywords.get(name) is not None}
-        return inferred | {n: tuple(v) if isinstance(v, list) else v for n, v in values.items()}
+        given = {n: tuple(v) if isinstance(v, list) else v for n, v in values.items()}
+        for extent in sorted(self.plan.EXTENTS, key=lambda extent: len(extent.by)):
+            known = self.defaults | inferred | given
+            if extent.field in inferred or not known.keys() >= {*extent.by}:
+                continue
+            if (tensor := tensors[extent.tensor]) is not None:
+                inferred[extent.field] = self._inferred(extent, tuple(tensor.shape), known)
+        return inferred | given
 
-    def _inferred(self, extent: rt.Extent, tensor: Any) -> Any:
-        if extent.axis is None:
-            return tuple(tensor.shape)
-        if len(tensor.shape) <= extent.axis:
-            least = f"at least {extent.axis + 1} {'axes' if extent.axis else 'axis'}"
-            needs = f"{extent.tensor!r} must have {least}, got shape {tuple(tensor.shape)}"
-            raise rt.InvalidProblem(f"{self.plan.__name__}: {needs}")
-        return tensor.shape[extent.axis] - extent.less
+    def _inferred(self, extent: rt.Extent, shape: tuple[int, ...], known: Mapping[str, Any]) -> Any:
+        value = extent.of(shape, known)
+        if value is None:
+            least = f"at least {extent.least_rank} {'axes' if extent.least_rank > 1 else 'axis'}"
+            raise rt.InvalidProblem(f"{self.plan.__name__}: {extent.tensor!r} must have {least}, got shape {shape}")
+        return value
 
     @property
     def elements(self) -> tuple[str, ...]:

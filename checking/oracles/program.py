@@ -148,14 +148,15 @@ def _gradient(problem: Programmed, arrays: Mapping[str, Any]) -> Flat:
     results: Flat = {}
     for name in gradient.saved:
         results[name] = (evaluate(lines, fixed, space) if name in forward.outputs else fixed)[name]
-    if problem.size:
+    tensors = problem.spec.tensors
+    results |= {grad: np.zeros(flat_shape(problem.spec, problem.space, tensors[grad])) for grad in wrt.values()}
+    # Beside an array of no elements, others may have some.
+    wrt = {source: grad for source, grad in wrt.items() if problem.size or np.size(fixed[source])}
+    if wrt:
         with warnings.catch_warnings():  # of gradients that are 0 everywhere
             warnings.filterwarnings("ignore", "Output seems independent of input")
-            grads = autograd.grad(loss, tuple(range(len(wrt))))(*(fixed[name] for name in wrt)) if wrt else ()
+            grads = autograd.grad(loss, tuple(range(len(wrt))))(*(fixed[name] for name in wrt))
         results |= dict(zip(wrt.values(), grads, strict=True))
-    else:
-        tensors = problem.spec.tensors
-        results |= {grad: np.zeros(flat_shape(problem.spec, problem.space, tensors[grad])) for grad in wrt.values()}
     return results
 
 

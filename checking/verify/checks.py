@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from baracuda.codegen.spec.map_program import split
 from baracuda.runtime import ElementKind, KernelInternal
 
 from ..oracles.accuracy import Accuracy, as_float
@@ -41,10 +42,10 @@ def check_accuracy(problems: list[Problem], memory: Memory, *, tight: bool = Tru
                     worst[name] = accuracy
     for name, accuracy in worst.items() if tight else ():
         if 0 < accuracy.worst_ratio < LOOSEST:
-            reached = f"the worst error is {accuracy.worst_ratio:.3f} of it, needs {LOOSEST}"
+            reached = f"the worst error is {accuracy.worst_ratio:.3f} of it"
             output, kind = problems[0].results[name], problems[0].element
-            fix = f"declare a smaller outputs.{output}.bound.{kind}.c2"
-            warnings.warn(f"the bound of {name!r} is loose: {reached}; {fix}", stacklevel=1)
+            advice = f"nothing is wrong, but a smaller outputs.{output}.bound.{kind}.c2 would catch smaller defects"
+            warnings.warn(f"the bound of {name!r} is loose: {reached}; {advice}", stacklevel=1)
 
 
 def _styles(problem: Problem, memory: Memory) -> tuple[str, ...]:
@@ -122,16 +123,20 @@ def check_stored_types(problem: Problem, memory: Memory) -> None:
 def check_compensation(problems: Iterable[MapProblem], memory: Memory) -> MapProblem | None:
     """A sum does not lose a small number that a huge one is added to, or that is added to it, and that then cancels.
 
-    On the first problem in which it does: the sum is exact but for the rounding of its output. Returns the problem.
+    On the first problem in which it does: the sum is exact but for the rounding of its output; what is computed of
+    elements, too, is within the bound of the small numbers alone. Returns the problem.
     """
     for problem in problems:
         arrays, _ = with_saved(problem, problem.draw(), problem.stored_types(), problem.draw_hidden())
         cancelling = [found for order in ORDERS if (found := _cancelling(problem, arrays, order))]
-        for inputs, exact in cancelling:
-            outputs = arrange(problem, inputs, memory).run()
+        for inputs, exact, small in cancelling:
+            outputs, types = arrange(problem, inputs, memory).run(), problem.stored_types()
+            bounds = tolerances(problem, small, {}, types, saved={})
             for argument, wanted in exact.items():
                 got = problem.flat(argument, as_float(outputs[argument]))
-                if np.any(np.abs(got - wanted) > problem.stored_types()[argument].row.unit_roundoff * np.abs(wanted)):
+                of_elements = problem.results[argument] in _with_elements(problem)
+                one = types[argument].row.unit_roundoff * np.abs(wanted)
+                if np.any(np.abs(got - wanted) > (np.maximum(one, bounds[argument]) if of_elements else one)):
                     lost = f"{argument!r} is {got.flat[0]:.9g}, needs {wanted.flat[0]:.9g}"
                     raise AssertionError(f"{label_of(problem)}, a small number and huge ones that cancel: {lost}")
         if cancelling:
@@ -139,15 +144,22 @@ def check_compensation(problems: Iterable[MapProblem], memory: Memory) -> MapPro
     return None
 
 
-def _cancelling(problem: MapProblem, arrays: Arrays, order: Sequence[str]) -> tuple[Arrays, Arrays] | None:
-    """Inputs in thirds, and sums by argument, if these are what the small numbers alone give."""
+def _with_elements(problem: MapProblem) -> set[str]:
+    """The outputs that are computed of sums and of elements."""
+    parts = split(problem.spec)
+    return {n for n in problem.spec.outputs if parts.needed([n], parts.sums) & problem.spec.inputs.keys()}
+
+
+def _cancelling(problem: MapProblem, arrays: Arrays, order: Sequence[str]) -> tuple[Arrays, Arrays, Arrays] | None:
+    """Inputs in thirds, sums by argument, if these are what the small numbers alone give, and these numbers."""
     inputs, small = in_thirds(problem, arrays, order), [name if name == "small" else "" for name in order]
+    small_alone = in_thirds(problem, arrays, small)
     exact = explicit(problem, widen(problem, inputs)) or {}
-    alone = explicit(problem, widen(problem, in_thirds(problem, arrays, small))) or {}
+    alone = explicit(problem, widen(problem, small_alone)) or {}
     sums = {argument: name for argument, name in problem.results.items() if argument in problem.plan.SUM_OUTPUTS}
     if not sums or any(not np.any(alone[name]) or np.any(exact[name] != alone[name]) for name in sums.values()):
         return None
-    return inputs, {argument: np.asarray(exact[name], np.float64) for argument, name in sums.items()}
+    return inputs, {argument: np.asarray(exact[name], np.float64) for argument, name in sums.items()}, small_alone
 
 
 def choices_of(problem: Problem) -> Iterator[dict[str, ElementKind]]:

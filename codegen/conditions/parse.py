@@ -89,7 +89,10 @@ def _tree(text: str) -> ast.Expression:
             warnings.simplefilter("error")  # what Python only warns of, as of `1if`, is none of this language
             return ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ConditionError(f"not an expression: {getattr(error, 'msg', error)}") from None
+        said = getattr(error, "msg", str(error))
+        # A flow list cuts `min(a, b) > 0` at its comma.
+        hint = "; in [...] put a condition with a comma in quotes" if "never closed" in said or "unmatched" in said else ""
+        raise ConditionError(f"not an expression: {said}{hint}") from None
 
 
 def _excerpt(node: ast.AST) -> str:

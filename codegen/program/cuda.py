@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from ..text import Code
 from .kinds import Kinds, kind_of
 from .ops import OPS
@@ -63,6 +65,8 @@ class _Printer:
             return "true" if value else "false"
         if want == "int":
             return f"{value}ll" if value >= 0 else f"({value}ll)"
+        if math.isinf(value):
+            return "math::infinity<acc_t>()" if value > 0 else "(-math::infinity<acc_t>())"
         return f"acc_t({value!r})"
 
     def _call(self, expr: Call, want: str) -> tuple[str, int]:

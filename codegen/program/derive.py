@@ -26,7 +26,6 @@ RULES: dict[str, tuple[str, ...]] = {
     "abs": ("where(a > 0, g, where(a < 0, -g, a))",),  # at 0 it is 0, and of NaN NaN
     "maximum": ("where(a > b, g, where(a < b, 0.0, 0.5 * g))", "where(b > a, g, where(b < a, 0.0, 0.5 * g))"),
     "minimum": ("where(a < b, g, where(a > b, 0.0, 0.5 * g))", "where(b < a, g, where(b > a, 0.0, 0.5 * g))"),
-    "where": ("", "where(a, g, 0.0)", "where(a, 0.0, g)"),
     "sqrt": ("0.5 * g / r",),
     "rsqrt": ("-0.5 * g * r * r * r",),
     "exp": ("g * r",),
@@ -63,25 +62,34 @@ _NAMES = {name: frozenset[str]() for name in "abcrg"}
 _READ = {op: tuple(parse_expression(t, Scope((), _NAMES)) if t else None for t in ts) for op, ts in RULES.items()}
 _NAMED = frozenset(op for op, texts in RULES.items() if any("r" in reads(r) for r in _READ[op] if r and texts))
 _NO_READER = (
-    "{read!r} has no gradient of its own: more than one cell may read an element by {place!r}; leave the input out of "
-    "gradient: wrt, or write the gradient out"
+    "{read!r} has no gradient of its own: more than one cell may read an element by {place!r}; write it out in a program "
+    "under `backward`, as a sum of where(index({dim}) == {place}, ..., 0.0) over the cells, or leave the input out of "
+    "gradient: wrt"
+)
+_NOT_HERE = (
+    "the gradient of {read!r} needs {value!r} of other cells; save that as an output and write the gradient out in a "
+    "program under `backward`"
 )
 _LARGE = 3  # nodes of a factor that gets a line of its own
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """``scale * top / bottom``, products of what they list."""
+    """``scale * top / bottom``, products of what they list; 0 unless all hold that it has `when`, whatever the product
+    is then: the side of a `where` that is not taken leaves no NaN in a gradient.
+    """
 
     scale: float
     top: tuple[Expr, ...] = ()
     bottom: tuple[Expr, ...] = ()
+    when: tuple[Expr, ...] = ()
 
     def times(self, other: Term) -> Term:
-        return Term(self.scale * other.scale, self.top + other.top, self.bottom + other.bottom)
+        when = tuple(dict.fromkeys(self.when + other.when))
+        return Term(self.scale * other.scale, self.top + other.top, self.bottom + other.bottom, when)
 
     def over(self, other: Term) -> Term:
-        return Term(self.scale / other.scale, self.top + other.bottom, self.bottom + other.top)
+        return self.times(Term(1 / other.scale, other.bottom, other.top))
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +197,7 @@ class _Derivation:
             return terms
         line = self._line(self._fresh(f"d_{name}"), self._sum(terms))
         self.parts[line] = terms
-        return [Term(1.0, (Name(line),))]
+        return [Term(1.0, (Name(line),), (), tuple(e for e in terms[0].when if all(e in t.when for t in terms)))]
 
     def _line(self, name: str, expr: Expr) -> str:
         self.dims[name] = varies(expr, self.dims)
@@ -225,6 +233,9 @@ class _Derivation:
                 self._push(arg, [t.times(Term(1.0, (others,))) for t in terms], arg)
             case Reduce(arg=arg, dims=dims):
                 self._push(arg, self._of_extreme(terms, arg, dims, result), arg)
+            case Call(op="where", args=(condition, *sides)):
+                for side, holds in zip(sides, (condition, Call("logical_not", (condition,))), strict=True):
+                    self._push(side, [t.times(Term(1.0, when=(holds,))) for t in terms], side)
             case Call(op=op, args=args):
                 for operand, rule in zip(args, _READ.get(op, (None,) * len(args)), strict=True):
                     if rule is not None and reads(operand) & self.active:
@@ -232,6 +243,11 @@ class _Derivation:
 
     def _of_read(self, read: Read, terms: list[Term]) -> list[Term]:
         """The adjoints of a tensor's elements: those of the cells that read each of them."""
+        by_dim = dict(zip(read.dims, read.places, strict=True))
+        if all(self._is_fixed(by_dim[dim]) for dim in read.computed):
+            here = tuple(Call("equal", (Query("index", dim), by_dim[dim])) for dim in read.computed)
+            all_cells = self._fitted(terms, self.dims[read.tensor] - {*read.computed})
+            return [t.times(Term(1.0, when=here)) for t in all_cells]
         places: dict[str, Expr] = {}
         inside, whole = list[Expr](), list[Expr]()
         for dim in read.computed:
@@ -247,8 +263,12 @@ class _Derivation:
             whole = inside + whole
         expr = Call("where", (all_of(whole), adjoint, Const(0.0))) if whole else adjoint
         if clash := {*read.computed} & (varies(read, self.dims) | self._over(terms)) - places.keys():
-            raise ProgramError(_NO_READER.format(read=to_source(read), place=f"an axis along {min(clash)}"))
+            raise ProgramError(_NO_READER.format(read=to_source(read), place=f"index({min(clash)})", dim=min(clash)))
         return self._fitted([Term(1.0, (expr,))], self.dims[read.tensor])
+
+    def _is_fixed(self, place: Expr) -> bool:
+        """Whether all cells read the same place."""
+        return not indices_in(place) and not varies(place, self.dims)
 
     def _over(self, terms: Iterable[Term]) -> frozenset[str]:
         return frozenset[str]().union(*map(self._varies, terms))
@@ -263,7 +283,7 @@ class _Derivation:
             found = inverse(place, cell, Query("index", dim), sizes)
             if found is not None and not any(cell in self.dims[name] for name in reads(place)):
                 return cell, found
-        raise ProgramError(_NO_READER.format(read=to_source(read), place=place_source(place)))
+        raise ProgramError(_NO_READER.format(read=to_source(read), place=place_source(place), dim=dim))
 
     def _in_cell(self, expr: Expr, places: Mapping[str, Expr], read: Read) -> Expr:
         """`expr` in the cell whose index along each dim of `places` is the one there."""
@@ -283,7 +303,7 @@ class _Derivation:
                 return Call(op, tuple(self._in_cell(a, places, read) for a in args))
             case Cast(to=to, arg=arg):
                 return Cast(to, self._in_cell(arg, places, read))
-        raise ProgramError(_NO_READER.format(read=to_source(read), place=place_source(expr)))
+        raise ProgramError(_NOT_HERE.format(read=to_source(read), value=to_source(expr)))
 
     def _of_extreme(self, terms: list[Term], arg: Expr, dims: tuple[str, ...], result: Expr) -> list[Term]:
         """Equal extremes share the adjoint."""
@@ -340,7 +360,7 @@ class _Derivation:
         for name, pair in self.pairs.items():
             while _has(term.top, pair.top) and _has(term.bottom, pair.bottom):
                 top, bottom = _without(term.top, pair.top), _without(term.bottom, pair.bottom)
-                term = Term(term.scale / pair.scale, (*top, name), bottom)
+                term = Term(term.scale / pair.scale, (*top, name), bottom, term.when)
         return term
 
     def _term(self, rule: Expr, values: Mapping[str, Term]) -> Term:
@@ -377,23 +397,25 @@ class _Derivation:
         return [self._summed(self._sum(terms), tuple(over))]
 
     def _varies(self, term: Term) -> frozenset[str]:
-        return frozenset[str]().union(*(varies(e, self.dims) for e in (*term.top, *term.bottom)))
+        return frozenset[str]().union(*(varies(e, self.dims) for e in (*term.top, *term.bottom, *term.when)))
 
     def _distributed(self, term: Term) -> Iterator[Term]:
         """A product of sums as a sum of products."""
         for place, factor in enumerate(term.top):
             if isinstance(factor, Name) and factor.id in self.parts:
-                rest = Term(term.scale, term.top[:place] + term.top[place + 1 :], term.bottom)
+                rest = Term(term.scale, term.top[:place] + term.top[place + 1 :], term.bottom, term.when)
                 for part in self.parts[factor.id]:
                     yield from self._distributed(part.times(rest))
                 return
         yield term
 
     def _pulled(self, term: Term, over: tuple[str, ...]) -> Term:
-        inside = Term(1.0, *(tuple(e for e in es if varies(e, self.dims) & {*over}) for es in (term.top, term.bottom)))
-        if self.balanced.get(_all(inside.top), frozenset()) >= {*over} and inside.top and not inside.bottom:
+        factors = (term.top, term.bottom, term.when)
+        inside = Term(1.0, *(tuple(e for e in es if varies(e, self.dims) & {*over}) for es in factors))
+        is_balanced = self.balanced.get(_all(inside.top), frozenset()) >= {*over} if inside.top else False
+        if is_balanced and not inside.bottom and not inside.when:
             return Term(0.0)
-        outside = (tuple(e for e in es if not varies(e, self.dims) & {*over}) for es in (term.top, term.bottom))
+        outside = (tuple(e for e in es if not varies(e, self.dims) & {*over}) for es in factors)
         return Term(term.scale, *outside).times(self._summed(self._product(inside), over))
 
     def _summed(self, expr: Expr, over: tuple[str, ...]) -> Term:
@@ -406,7 +428,7 @@ class _Derivation:
         result = self._product(terms[0])
         for term in terms[1:]:
             op = "sub" if term.scale < 0 else "add"
-            result = Call(op, (result, self._product(Term(abs(term.scale), term.top, term.bottom))))
+            result = Call(op, (result, self._product(Term(abs(term.scale), term.top, term.bottom, term.when))))
         return result
 
     def _product(self, term: Term) -> Expr:
@@ -415,11 +437,17 @@ class _Derivation:
         for place, factors in enumerate((term.top, term.bottom)):
             for factor in factors:
                 groups.setdefault(varies(factor, self.dims), ([], []))[place].append(factor)
-        most, quotients, scale = self._varies(term), list[Expr](), term.scale
+        most, quotients, scale = self._varies(Term(1.0, term.top, term.bottom)), list[Expr](), term.scale
         for dims, (top, bottom) in sorted(groups.items(), key=lambda item: len(item[0])):
             quotients.append(_quotient(scale, top, [_all(bottom)] if bottom and dims == most else bottom))
             scale = 1.0
-        return _all(quotients) if quotients else Const(scale)
+        product = _all(quotients) if quotients else Const(scale)
+        match term.when:
+            case ():
+                return product
+            case (Call(op="logical_not", args=(condition,)),):
+                return Call("where", (condition, Const(0.0), product))
+        return Call("where", (all_of(term.when), product, Const(0.0)))
 
     def _end(self, name: str, source: str) -> Line:
         terms = [self._paired(t) for t in _merged(self.adjoints.get(source, []))]
@@ -462,9 +490,9 @@ def _merged(terms: list[Term]) -> list[Term]:
     """Equal products are one."""
     found: dict[tuple[frozenset[tuple[Expr, int]], ...], Term] = {}
     for term in terms:
-        key = tuple(frozenset((e, es.count(e)) for e in es) for es in (term.top, term.bottom))
+        key = tuple(frozenset((e, es.count(e)) for e in es) for es in (term.top, term.bottom, term.when))
         before = found.get(key)
-        found[key] = Term(term.scale + before.scale, before.top, before.bottom) if before else term
+        found[key] = Term(term.scale + before.scale, before.top, before.bottom, before.when) if before else term
     return [term for term in found.values() if term.scale]
 
 

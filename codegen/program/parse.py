@@ -14,6 +14,7 @@ from .ops import CASTS, OPS, QUERIES, REDUCTIONS
 from .remedies import of_function, of_reduction, remedy
 from .tree import Call, Cast, Const, Expr, Line, Name, Query, Read, Reduce, Scope, walk
 
+INFINITY = "inf"
 BINARY: dict[type[ast.AST], str] = {
     ast.Add: "add",
     ast.Sub: "sub",
@@ -207,8 +208,9 @@ class _Reader:
     def expression(self, node: ast.expr) -> Expr:
         match node:
             case ast.Name(id=name):
-                values = self._values()
-                return values[self._choice(name, values, "name")]
+                values, dims = self._values(), () if self.call else self.scope.dims
+                hint = f"of a dim, write index({name}) or size({name})" if name in dims else ""
+                return values[self._choice(name, values, "name", hint)]
             case ast.Constant(value=bool() | int() | float() as value):
                 return Const(self._constant(value))
             case ast.BinOp(left=base, op=ast.Pow(), right=ast.Constant(value=int() as power)):
@@ -219,6 +221,8 @@ class _Reader:
                 not isinstance(value, bool)
             ):
                 return Const(-self._constant(value))
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Name(id="inf")):
+                return Const(-math.inf)
             case ast.UnaryOp(op=op, operand=operand) if type(op) in UNARY:
                 return Call(UNARY[type(op)], (self.expression(operand),))
             case ast.Compare(left=left, ops=ops, comparators=rights) if all(type(o) in BINARY for o in ops):
@@ -234,9 +238,9 @@ class _Reader:
     def _values(self) -> dict[str, Expr]:
         """What names mean."""
         if self.call:
-            return self.call.values
+            return {**self.call.values, INFINITY: Const(math.inf)}
         indices = {dim: Query("index", dim) for dim in self.scope.dims} if self.in_place else {}
-        return {**{name: Name(name) for name in self.hoisted.names}, **indices}
+        return {**{name: Name(name) for name in self.hoisted.names}, **indices, INFINITY: Const(math.inf)}
 
     def _call(self, name: str, args: list[ast.expr]) -> Expr:
         if name in REDUCTIONS:

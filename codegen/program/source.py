@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 
 from .parse import BINARY, UNARY
 from .tree import Call, Cast, Const, Expr, Name, Query, Read, Reduce
@@ -25,6 +26,9 @@ def _syntax(expr: Expr) -> ast.expr:
     match expr:
         case Name(id=name):
             return ast.Name(name, ast.Load())
+        case Const(value=value) if isinstance(value, float) and math.isinf(value):
+            name = ast.Name("inf", ast.Load())
+            return name if value > 0 else ast.UnaryOp(ast.USub(), name)
         case Const(value=value):
             return ast.Constant(value)
         case Reduce(kind=kind, arg=arg, dims=dims):

@@ -75,7 +75,7 @@ def derived_program(
     kept = {name for name in saved if name in spec.outputs}
     dims |= {name: over[name] for name in kept}
     axes = {name: of.dims for name, of in axes_of(spec).items()}
-    axes |= {name: spec.outputs[output].dims for name, output in cotangents.items()}
+    axes |= {name: spec.outputs[output].dims for name, output in (*cotangents.items(), *zip(kept, kept, strict=True))}
     forward = Forward(lines, kinds_of(spec, lines), dims, frozenset(pull), axes, _sizes(spec))
     return derive(forward, cotangents, wrt, kept)
 
@@ -144,6 +144,9 @@ class _Backward:
             if isinstance(own.get(key), dict):
                 own[key] = _merged(followed.get(key, {}), own[key])
         own |= {key: _named(followed[key], own.get(key)) for key in ("inputs", "outputs")}
+        if _are_mappings(dims := own.get("dims"), of := followed.get("dims")):
+            renamed = len(dims) >= len(of) and dims.keys().isdisjoint(of)
+            own["dims"] = dims if renamed else {**of, **dims}
         if isinstance(own.get("require"), list):
             own["require"] = [*followed["require"], *own["require"]]
         return {**followed, **own}
@@ -207,9 +210,16 @@ class _Backward:
             if name in self.forward.outputs and self._has(name, set(read) if read is not None else self._read):
                 inputs[name] = _shared(self.data["outputs"][name]) | {"doc": _saved(self.data["outputs"][name]["doc"])}
         parts = (part for line in self.lines for part in walk(line.expr))
-        for name in {part.tensor for part in parts if isinstance(part, Read) and part.computed}:
+        placed = {part.tensor for part in parts if isinstance(part, Read) and part.computed}
+        for name in [name for name in inputs if name in placed or self._is_placed_by_hand(name, inputs[name])]:
             inputs[name] |= {"outside": self.data["inputs"].get(name, {}).get("outside", 0)}
         return inputs
+
+    def _is_placed_by_hand(self, name: str, tensor: Data) -> bool:
+        """Whether a program by hand reads `name` anywhere but at a cell's own place."""
+        own = ", ".join(map(str, tensor.get("dims") or self.data.get("dims", ())))
+        places = re.findall(rf"\b{name}\[", program) if isinstance(program := self.own.get("program"), str) else []
+        return len(places) > str(self.own.get("program")).count(f"{name}[{own}]")
 
     def _outputs(self) -> dict[str, Any]:
         return {name: _shared(self.data["inputs"][x]) for name, x in self.wrt.items()}

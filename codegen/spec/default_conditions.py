@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from baracuda.runtime.families.map.geometry import MAX_AXES
+
 from ..conditions.kinds import OF_FIELD, WORD, Kind, kind_of
 from .spec import BodySpec, MapSpec, OpSpec, Requirement, RowSpec
 
+_LARGEST_RANK = 8
 _TERM = r"(\w+|(?:len|min)\([\w, ]+\))"
 _BOUNDED = re.compile(rf"-?[\d.]+ <=? {_TERM}(?= <|$)")  # 2 <= width <= 8
 _AT_LEAST = re.compile(rf"{_TERM} (?:>=? -?[\d.]+(?= and |$)|== )")  # min(a, b) >= 0
@@ -43,7 +46,7 @@ def _of_shapes(spec: OpSpec, said: set[str]) -> Iterator[Requirement]:
     shapes = [name for name, field in spec.descriptor.items() if field.type == "shape"]
     for name in shapes:
         if f"len({name})" not in said:
-            yield Requirement(that=f"1 <= len({name}) <= 8", raises="Unsupported")
+            yield Requirement(that=f"1 <= len({name}) <= {_LARGEST_RANK}", raises="Unsupported")
     for dim in spec.dims.values() if isinstance(spec, RowSpec | MapSpec) else ():
         match = OF_AXIS.fullmatch(dim.axes or "")
         if match and (text := f"-len({match[2]}) <= {match[1]} < len({match[2]})") not in said:
@@ -51,9 +54,23 @@ def _of_shapes(spec: OpSpec, said: set[str]) -> Iterator[Requirement]:
         match = OF_MASK.fullmatch(dim.axes or "")
         if match and isinstance(spec, MapSpec) and (text := f"is_mask({match[1]}, len({match[2]}))") not in said:
             yield Requirement(that=text)
+    if isinstance(spec, MapSpec) and (together := _of_all_axes(spec)):
+        yield together
     for name in shapes:
         if f"min({name})" not in said:
             yield Requirement(that=f"min({name}) >= 0")
+
+
+def _of_all_axes(spec: MapSpec) -> Requirement | None:
+    """That the axes of several shapes are no more than a kernel has room for, where they could be."""
+    shared = [name for name, dim in spec.dims.items() if dim.axes]
+    sizes = [dim.of for name, dim in spec.dims.items() if name not in shared[1:]]
+    shapes = [of for of in sizes if of in spec.descriptor and spec.descriptor[of].type == "shape"]
+    others = len(sizes) - len(shapes)
+    if _LARGEST_RANK * len(shapes) + others <= MAX_AXES:
+        return None
+    ranks = " + ".join(f"len({name})" for name in shapes)
+    return Requirement(that=f"{ranks} <= {MAX_AXES - others}", raises="Unsupported")
 
 
 def _of_sizes(spec: OpSpec, said: set[str]) -> Iterator[Requirement]:

@@ -110,10 +110,16 @@ def _with_dims(data: dict[str, Any]) -> dict[str, Any]:
     if data["family"] == "body" or not isinstance(data.get("dims"), dict):
         return data
     short = "axes" if data["family"] == "row" or "rest" in data["dims"].values() else "of"
-    dims = {n: {short: v} if isinstance(v, str) else v for n, v in data["dims"].items()}
+    dims = {n: {"of": str(v)} if _is_number(v) else v for n, v in data["dims"].items()}
+    dims = {n: {short: v} if isinstance(v, str) else v for n, v in dims.items()}
     shared = {n for n, v in dims.items() if isinstance(v, dict) and (data["family"] == "row" or "axes" in v)}
     dims = {n: _with_axes(v) if n in shared else v for n, v in dims.items()}
     return {**data, "dims": dims}
+
+
+def _is_number(dim: Any) -> bool:
+    """Whether it is a constant extent."""
+    return type(dim) is int or (isinstance(dim, str) and dim.isdecimal())
 
 
 def _with_axes(dim: Data) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from baracuda.runtime.plans.formula import FUNCTIONS
 
 from ..program.ops import CASTS, QUERIES, REDUCTIONS
 from ..program.parse import FUNCTIONS as CALLED
+from ..program.parse import INFINITY
 from ..text import Name
 
 # Keywords, and what compilers and the C library define as macros.
@@ -32,7 +33,7 @@ SCHEDULE_NAMES = ("threads", "itemsize", "accsize", "multiprocessors")
 _MEMBERS = frozenset(n for kind in (RowDescriptor, MapDescriptor) for n in dir(kind) if not n.startswith("_"))
 INTERFACE = frozenset({"self", "stream", "workspace", "element", "rt"}) | _MEMBERS  # `rt` is the runtime in plans
 OF_OPS = frozenset(("functions", "rt"))  # what stands beside ops in `baracuda.ops`, and in its stub
-LANGUAGE = frozenset((*CALLED, *REDUCTIONS, *QUERIES, *CASTS))
+LANGUAGE = frozenset((*CALLED, *REDUCTIONS, *QUERIES, *CASTS, INFINITY))
 KEYWORDS = frozenset(_CPP.split()) | frozenset(keyword.kwlist)
 
 # What follows a spec's name in a kernel, and what it is then.

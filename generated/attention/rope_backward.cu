@@ -91,9 +91,9 @@ struct Program {
                 const acc_t sines_read2_ = lane.value(sines_read2_slice);
                 const acc_t dy_read3_ = lane.value(dy_read3_slice);
                 lane.of(dx_pack) = T(cosines_ * dy_read_ + (0ll <= math::subtract(d_index, step_)
-                    && math::subtract(d_index, step_) < d_size ? -((interleaved_
+                    && math::subtract(d_index, step_) < d_size ? ((interleaved_
                     ? math::remainder(math::subtract(d_index, step_), 2ll) == 0ll
-                    : math::subtract(d_index, step_) < math::floor_divide(head_dim_, 2ll)) ? sines_read_ * dy_read2_
+                    : math::subtract(d_index, step_) < math::floor_divide(head_dim_, 2ll)) ? -sines_read_ * dy_read2_
                     : acc_t(0.0)) : acc_t(0.0)) + (0ll <= math::add(d_index, step_)
                     && math::add(d_index, step_) < d_size ? ((interleaved_
                     ? math::remainder(math::add(d_index, step_), 2ll) == 0ll

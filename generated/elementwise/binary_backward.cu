@@ -104,22 +104,20 @@ struct Program {
                     lane.of(db_pack) = T(b_ < a_ ? dy_ : (b_ > a_ ? acc_t(0.0) : acc_t(0.5) * dy_));
                 }
                 if constexpr (KIND == Kind::fmax) {
-                    lane.of(da_pack) = T((math::isnan(b_) ? (math::isnan(a_) ? acc_t(0.0) : dy_)
-                        : acc_t(0.0)) + (a_ > b_ ? (math::isnan(b_) ? acc_t(0.0) : (math::isnan(a_) ? acc_t(0.0)
-                        : dy_)) : (a_ < b_ ? acc_t(0.0) : acc_t(0.5) * (math::isnan(b_) ? acc_t(0.0)
-                        : (math::isnan(a_) ? acc_t(0.0) : dy_)))));
-                    lane.of(db_pack) = T((math::isnan(a_) ? dy_ : acc_t(0.0)) + (b_ > a_ ? (math::isnan(b_)
-                        ? acc_t(0.0) : (math::isnan(a_) ? acc_t(0.0) : dy_)) : (b_ < a_ ? acc_t(0.0)
-                        : acc_t(0.5) * (math::isnan(b_) ? acc_t(0.0) : (math::isnan(a_) ? acc_t(0.0) : dy_)))));
+                    lane.of(da_pack) = T((!math::isnan(a_) && math::isnan(b_) ? dy_ : acc_t(0.0)) + (a_ > b_
+                        ? (!math::isnan(a_) && !math::isnan(b_) ? dy_ : acc_t(0.0)) : (a_ < b_ ? acc_t(0.0)
+                        : (!math::isnan(a_) && !math::isnan(b_) ? acc_t(0.5) * dy_ : acc_t(0.0)))));
+                    lane.of(db_pack) = T((math::isnan(a_) ? dy_ : acc_t(0.0)) + (b_ > a_ ? (!math::isnan(a_)
+                        && !math::isnan(b_) ? dy_ : acc_t(0.0)) : (b_ < a_ ? acc_t(0.0) : (!math::isnan(a_)
+                        && !math::isnan(b_) ? acc_t(0.5) * dy_ : acc_t(0.0)))));
                 }
                 if constexpr (KIND == Kind::fmin) {
-                    lane.of(da_pack) = T((math::isnan(b_) ? (math::isnan(a_) ? acc_t(0.0) : dy_)
-                        : acc_t(0.0)) + (a_ < b_ ? (math::isnan(b_) ? acc_t(0.0) : (math::isnan(a_) ? acc_t(0.0)
-                        : dy_)) : (a_ > b_ ? acc_t(0.0) : acc_t(0.5) * (math::isnan(b_) ? acc_t(0.0)
-                        : (math::isnan(a_) ? acc_t(0.0) : dy_)))));
-                    lane.of(db_pack) = T((math::isnan(a_) ? dy_ : acc_t(0.0)) + (b_ < a_ ? (math::isnan(b_)
-                        ? acc_t(0.0) : (math::isnan(a_) ? acc_t(0.0) : dy_)) : (b_ > a_ ? acc_t(0.0)
-                        : acc_t(0.5) * (math::isnan(b_) ? acc_t(0.0) : (math::isnan(a_) ? acc_t(0.0) : dy_)))));
+                    lane.of(da_pack) = T((!math::isnan(a_) && math::isnan(b_) ? dy_ : acc_t(0.0)) + (a_ < b_
+                        ? (!math::isnan(a_) && !math::isnan(b_) ? dy_ : acc_t(0.0)) : (a_ > b_ ? acc_t(0.0)
+                        : (!math::isnan(a_) && !math::isnan(b_) ? acc_t(0.5) * dy_ : acc_t(0.0)))));
+                    lane.of(db_pack) = T((math::isnan(a_) ? dy_ : acc_t(0.0)) + (b_ < a_ ? (!math::isnan(a_)
+                        && !math::isnan(b_) ? dy_ : acc_t(0.0)) : (b_ > a_ ? acc_t(0.0) : (!math::isnan(a_)
+                        && !math::isnan(b_) ? acc_t(0.5) * dy_ : acc_t(0.0)))));
                 }
                 if constexpr (KIND == Kind::copysign) {
                     const acc_t y_ = math::copysign(a_, b_);
@@ -128,34 +126,34 @@ struct Program {
                 }
                 if constexpr (KIND == Kind::heaviside) {
                     lane.of(da_pack) = T(math::isnan(a_) ? dy_ : acc_t(0.0));
-                    lane.of(db_pack) = T(a_ < acc_t(0.0) ? acc_t(0.0) : (a_ > acc_t(0.0) ? acc_t(0.0)
-                        : (math::isnan(a_) ? acc_t(0.0) : dy_)));
+                    lane.of(db_pack) = T(!math::isnan(a_) && !(a_ > acc_t(0.0)) && !(a_ < acc_t(0.0)) ? dy_
+                        : acc_t(0.0));
                 }
                 if constexpr (KIND == Kind::logaddexp) {
                     const acc_t the_exp_ = math::exp_for<T>(-math::abs(a_ - b_));
-                    lane.of(da_pack) = T(acc_t(0.5) * (a_ == b_ ? dy_ : acc_t(0.0)) + (a_ > b_ ? (a_ == b_
-                        ? acc_t(0.0) : dy_) : (a_ < b_ ? acc_t(0.0) : acc_t(0.5) * (a_ == b_ ? acc_t(0.0)
-                        : dy_))) + (a_ - b_ > acc_t(0) ? -((a_ == b_ ? acc_t(0.0)
-                        : dy_) * the_exp_ / (acc_t(1) + the_exp_)) : (a_ - b_ < acc_t(0) ? (a_ == b_ ? acc_t(0.0)
-                        : dy_) * the_exp_ / (acc_t(1) + the_exp_) : a_ - b_)));
-                    lane.of(db_pack) = T(acc_t(0.5) * (a_ == b_ ? dy_ : acc_t(0.0)) + (b_ > a_ ? (a_ == b_
-                        ? acc_t(0.0) : dy_) : (b_ < a_ ? acc_t(0.0) : acc_t(0.5) * (a_ == b_ ? acc_t(0.0)
-                        : dy_))) - (a_ - b_ > acc_t(0) ? -((a_ == b_ ? acc_t(0.0)
-                        : dy_) * the_exp_ / (acc_t(1) + the_exp_)) : (a_ - b_ < acc_t(0) ? (a_ == b_ ? acc_t(0.0)
-                        : dy_) * the_exp_ / (acc_t(1) + the_exp_) : a_ - b_)));
+                    lane.of(da_pack) = T((a_ == b_ ? acc_t(0.5) * dy_ : acc_t(0.0)) + (a_ > b_ ? (a_ == b_
+                        ? acc_t(0.0) : dy_) : (a_ < b_ ? acc_t(0.0) : (a_ == b_ ? acc_t(0.0)
+                        : acc_t(0.5) * dy_))) + (a_ - b_ > acc_t(0) ? (a_ == b_ ? acc_t(0.0)
+                        : -(dy_ * the_exp_ / (acc_t(1) + the_exp_))) : (a_ - b_ < acc_t(0) ? (a_ == b_ ? acc_t(0.0)
+                        : dy_ * the_exp_ / (acc_t(1) + the_exp_)) : a_ - b_)));
+                    lane.of(db_pack) = T((a_ == b_ ? acc_t(0.5) * dy_ : acc_t(0.0)) + (b_ > a_ ? (a_ == b_
+                        ? acc_t(0.0) : dy_) : (b_ < a_ ? acc_t(0.0) : (a_ == b_ ? acc_t(0.0)
+                        : acc_t(0.5) * dy_))) - (a_ - b_ > acc_t(0) ? (a_ == b_ ? acc_t(0.0)
+                        : -(dy_ * the_exp_ / (acc_t(1) + the_exp_))) : (a_ - b_ < acc_t(0) ? (a_ == b_ ? acc_t(0.0)
+                        : dy_ * the_exp_ / (acc_t(1) + the_exp_)) : a_ - b_)));
                 }
                 if constexpr (KIND == Kind::logaddexp2) {
                     const acc_t the_exp2_ = math::exp2(-math::abs(a_ - b_));
-                    lane.of(da_pack) = T(acc_t(0.5) * (a_ == b_ ? dy_ : acc_t(0.0)) + (a_ > b_ ? (a_ == b_
-                        ? acc_t(0.0) : dy_) : (a_ < b_ ? acc_t(0.0) : acc_t(0.5) * (a_ == b_ ? acc_t(0.0)
-                        : dy_))) + (a_ - b_ > acc_t(0) ? -((a_ == b_ ? acc_t(0.0)
-                        : dy_) * the_exp2_ / (acc_t(1) + the_exp2_)) : (a_ - b_ < acc_t(0) ? (a_ == b_ ? acc_t(0.0)
-                        : dy_) * the_exp2_ / (acc_t(1) + the_exp2_) : a_ - b_)));
-                    lane.of(db_pack) = T(acc_t(0.5) * (a_ == b_ ? dy_ : acc_t(0.0)) + (b_ > a_ ? (a_ == b_
-                        ? acc_t(0.0) : dy_) : (b_ < a_ ? acc_t(0.0) : acc_t(0.5) * (a_ == b_ ? acc_t(0.0)
-                        : dy_))) - (a_ - b_ > acc_t(0) ? -((a_ == b_ ? acc_t(0.0)
-                        : dy_) * the_exp2_ / (acc_t(1) + the_exp2_)) : (a_ - b_ < acc_t(0) ? (a_ == b_ ? acc_t(0.0)
-                        : dy_) * the_exp2_ / (acc_t(1) + the_exp2_) : a_ - b_)));
+                    lane.of(da_pack) = T((a_ == b_ ? acc_t(0.5) * dy_ : acc_t(0.0)) + (a_ > b_ ? (a_ == b_
+                        ? acc_t(0.0) : dy_) : (a_ < b_ ? acc_t(0.0) : (a_ == b_ ? acc_t(0.0)
+                        : acc_t(0.5) * dy_))) + (a_ - b_ > acc_t(0) ? (a_ == b_ ? acc_t(0.0)
+                        : -(dy_ * the_exp2_ / (acc_t(1) + the_exp2_))) : (a_ - b_ < acc_t(0) ? (a_ == b_ ? acc_t(0.0)
+                        : dy_ * the_exp2_ / (acc_t(1) + the_exp2_)) : a_ - b_)));
+                    lane.of(db_pack) = T((a_ == b_ ? acc_t(0.5) * dy_ : acc_t(0.0)) + (b_ > a_ ? (a_ == b_
+                        ? acc_t(0.0) : dy_) : (b_ < a_ ? acc_t(0.0) : (a_ == b_ ? acc_t(0.0)
+                        : acc_t(0.5) * dy_))) - (a_ - b_ > acc_t(0) ? (a_ == b_ ? acc_t(0.0)
+                        : -(dy_ * the_exp2_ / (acc_t(1) + the_exp2_))) : (a_ - b_ < acc_t(0) ? (a_ == b_ ? acc_t(0.0)
+                        : dy_ * the_exp2_ / (acc_t(1) + the_exp2_)) : a_ - b_)));
                 }
                 if constexpr (KIND == Kind::xlogy) {
                     const bool xlogy_regular_ = math::isnan(b_) || b_ > acc_t(0.0) && b_ - b_ == acc_t(0.0);
@@ -182,8 +180,8 @@ struct Program {
                 }
                 if constexpr (KIND == Kind::prelu) {
                     lane.of(da_pack) = T((a_ > acc_t(0.0) ? dy_ : acc_t(0.0)) + (a_ > acc_t(0.0) ? acc_t(0.0)
-                        : dy_) * b_);
-                    lane.of(db_pack) = T((a_ > acc_t(0.0) ? acc_t(0.0) : dy_) * a_);
+                        : dy_ * b_));
+                    lane.of(db_pack) = T(a_ > acc_t(0.0) ? acc_t(0.0) : dy_ * a_);
                 }
                 if constexpr (KIND == Kind::relu_add) {
                     const acc_t relu_x_ = a_ + b_;
@@ -211,9 +209,9 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Pr
 // @lines -1 1 -1 1 +5 1 -1 2 +1 1 +1 1 -1 1 -1 1 +14 2 +8 1 -128 1 -1 1 -1 1 +130 1 +7 1 -1 1 +6 1 -16 1 +7 1 -1 1 +6 1
 // @lines -16 1 +7 1 -1 1 +6 1 -16 1 +7 1 -1 1 +6 1 -16 1 +7 1 -1 1 +6 1 -16 1 -123 1 -1 1 -1 1 -1 1 -1 1 +129 1 -1 1 -1
 // @lines 1 -1 1 -1 1 -1 1 -1 1 +6 1 -16 1 +7 1 -1 1 +6 1 -16 1 -123 1 +129 1 -1 1 +6 1 -16 1 +7 1 -1 1 +6 1 -16 1 -123
-// @lines 1 +129 1 -1 1 +6 1 -16 1 +7 1 -1 1 +6 1 -16 1 +7 1 -1 1 +6 1 -16 1 +7 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +6 1 -16
-// @lines 1 +7 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +6 1 -16 1 -123 1 +129 1 -1 1 +6 1 -16 1 +7 1 -1 1 -1 1 +6 1 -16 1 -123 1
-// @lines +129 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +6 1 -16 1 -123 1 +129 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1
-// @lines 1 -1 1 -1 1 +6 1 -16 1 -123 1 -1 1 +129 1 -1 1 +6 1 -16 1 -123 1 -1 1 -1 1 -1 1 +129 1 -1 1 +6 1 -16 1 -123 1
-// @lines +129 1 -1 1 +6 1 -16 1 +7 1 -1 1 +6 1 -16 1 +7 1 -1 1 -1 1 +6 1 -16 1 -123 1 +129 1 -1 1 +6 1 +2 3 +1 1 -1 1
-// @lines +2 2 +1 6 +1 4
+// @lines 1 +129 1 -1 1 +6 1 -16 1 +7 1 -1 1 +6 1 -16 1 +7 1 -1 1 +6 1 -16 1 +7 1 -1 1 -1 1 -1 1 -1 1 -1 1 +6 1 -16 1 +7
+// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 +6 1 -16 1 -123 1 +129 1 -1 1 +6 1 -16 1 +7 1 -1 1 -1 1 +6 1 -16 1 -123 1 +129 1 -1
+// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +6 1 -16 1 -123 1 +129 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1
+// @lines 1 +6 1 -16 1 -123 1 -1 1 +129 1 -1 1 +6 1 -16 1 -123 1 -1 1 -1 1 -1 1 +129 1 -1 1 +6 1 -16 1 -123 1 +129 1 -1
+// @lines 1 +6 1 -16 1 +7 1 -1 1 +6 1 -16 1 +7 1 -1 1 -1 1 +6 1 -16 1 -123 1 +129 1 -1 1 +6 1 +2 3 +1 1 -1 1 +2 2 +1 6
+// @lines +1 4

@@ -63,7 +63,7 @@ struct Program {
                 }
                 if constexpr (KIND == Kind::relu_squared) {
                     const acc_t the_where_ = gate_ <= acc_t(0.0) ? acc_t(0.0) : gate_;
-                    lane.of(dgate_pack) = T(acc_t(2.0) * (gate_ <= acc_t(0.0) ? acc_t(0.0) : dy_ * up_ * the_where_));
+                    lane.of(dgate_pack) = T(gate_ <= acc_t(0.0) ? acc_t(0.0) : acc_t(2.0) * dy_ * up_ * the_where_);
                     lane.of(dup_pack) = T(dy_ * the_where_ * the_where_);
                 }
                 if constexpr (KIND == Kind::silu) {

@@ -44,20 +44,20 @@ struct Program {
                     lane.of(dx_pack) = T(a_ * dy_);
                 }
                 if constexpr (KIND == Kind::leaky_relu) {
-                    lane.of(dx_pack) = T((x_ > acc_t(0.0) ? dy_ : acc_t(0.0)) + a_ * (x_ > acc_t(0.0) ? acc_t(0.0)
-                        : dy_));
+                    lane.of(dx_pack) = T((x_ > acc_t(0.0) ? dy_ : acc_t(0.0)) + (x_ > acc_t(0.0) ? acc_t(0.0)
+                        : a_ * dy_));
                 }
                 if constexpr (KIND == Kind::elu) {
                     const acc_t elu_below_ = x_ > acc_t(0.0) ? acc_t(0.0) : x_;
                     const acc_t the_expm1_ = math::expm1(elu_below_);
                     lane.of(dx_pack) = T((x_ > acc_t(0.0) ? dy_ : acc_t(0.0)) + (x_ > acc_t(0.0) ? acc_t(0.0)
-                        : a_ * ((x_ > acc_t(0.0) ? acc_t(0.0) : dy_) * (the_expm1_ + acc_t(1)))));
+                        : a_ * (dy_ * (the_expm1_ + acc_t(1)))));
                 }
                 if constexpr (KIND == Kind::celu) {
                     const acc_t celu_below_ = x_ > acc_t(0.0) ? acc_t(0.0) : x_;
                     const acc_t the_expm1_ = math::expm1(celu_below_ / a_);
                     lane.of(dx_pack) = T((x_ > acc_t(0.0) ? dy_ : acc_t(0.0)) + (x_ > acc_t(0.0) ? acc_t(0.0)
-                        : a_ / a_ * ((x_ > acc_t(0.0) ? acc_t(0.0) : dy_) * (the_expm1_ + acc_t(1)))));
+                        : a_ / a_ * (dy_ * (the_expm1_ + acc_t(1)))));
                 }
                 if constexpr (KIND == Kind::hardtanh) {
                     lane.of(dx_pack) = T(x_ > a_ ? (math::maximum(x_, a_) < b_ ? dy_ : (math::maximum(x_, a_) > b_
@@ -72,8 +72,7 @@ struct Program {
                     lane.of(dx_pack) = T(math::abs(x_) <= a_ ? acc_t(0.0) : dy_);
                 }
                 if constexpr (KIND == Kind::softshrink) {
-                    lane.of(dx_pack) = T((x_ > a_ ? dy_ : acc_t(0.0)) + (x_ < -a_ ? (x_ > a_ ? acc_t(0.0) : dy_)
-                        : acc_t(0.0)));
+                    lane.of(dx_pack) = T((x_ > a_ ? dy_ : acc_t(0.0)) + (!(x_ > a_) && x_ < -a_ ? dy_ : acc_t(0.0)));
                 }
                 if constexpr (KIND == Kind::softplus) {
                     const acc_t softplus_x_ = a_ * x_;
@@ -120,5 +119,5 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Pr
 // @lines templates/map.cu.jinja:30 3 +1 1 +4 2 +5 2 +7 1 -1 2 +11 7 +12 1 +1 1 -1 1 -1 1 +8 1 -1 1 +4 2 +1 2 +1 1 -1 1
 // @lines +5 2 +1 1 +1 1 -1 1 +14 2 -131 1 -1 1 +138 1 -128 1 -1 1 +130 1 +7 1 +6 1 -16 1 +7 1 -1 1 +6 1 -16 1 -123 1 -1
 // @lines 1 +129 1 -1 1 +6 1 -16 1 -123 1 -1 1 +129 1 -1 1 +6 1 -16 1 +7 1 -1 1 -1 1 -1 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7
-// @lines 1 +6 1 -16 1 +7 1 -1 1 +6 1 -16 1 -123 1 -1 1 -1 1 -1 1 -1 1 -1 1 +129 1 +6 1 -16 1 -123 1 +129 1 -1 1 +6 1
-// @lines -16 1 -123 1 -1 1 -1 1 +129 1 -1 1 -1 1 -1 1 +6 1 -16 1 +7 1 +6 1 +2 3 +1 1 +2 2 +1 6 +1 4
+// @lines 1 +6 1 -16 1 +7 1 +6 1 -16 1 -123 1 -1 1 -1 1 -1 1 -1 1 -1 1 +129 1 +6 1 -16 1 -123 1 +129 1 -1 1 +6 1 -16 1
+// @lines -123 1 -1 1 -1 1 +129 1 -1 1 -1 1 -1 1 +6 1 -16 1 +7 1 +6 1 +2 3 +1 1 +2 2 +1 6 +1 4

@@ -56,25 +56,25 @@ struct Program {
                 }
                 if constexpr (KIND == Kind::huber) {
                     const acc_t square_x_ = x_ - target_;
-                    lane.of(dx_pack) = T((x_ - target_ > acc_t(0) ? delta_ * (math::abs(x_ - target_) <= delta_
-                        ? acc_t(0.0) : dy_) : (x_ - target_ < acc_t(0) ? -delta_ * (math::abs(x_ - target_) <= delta_
-                        ? acc_t(0.0) : dy_) : x_ - target_)) + (math::abs(x_ - target_) <= delta_ ? dy_
-                        : acc_t(0.0)) * square_x_);
-                    lane.of(dtarget_pack) = T(-(x_ - target_ > acc_t(0)
-                        ? delta_ * (math::abs(x_ - target_) <= delta_ ? acc_t(0.0) : dy_) : (x_ - target_ < acc_t(0)
-                        ? -delta_ * (math::abs(x_ - target_) <= delta_ ? acc_t(0.0) : dy_)
-                        : x_ - target_)) - (math::abs(x_ - target_) <= delta_ ? dy_ : acc_t(0.0)) * square_x_);
+                    lane.of(dx_pack) = T((x_ - target_ > acc_t(0) ? (math::abs(x_ - target_) <= delta_
+                        ? acc_t(0.0) : delta_ * dy_) : (x_ - target_ < acc_t(0) ? (math::abs(x_ - target_) <= delta_
+                        ? acc_t(0.0) : -delta_ * dy_) : x_ - target_)) + (math::abs(x_ - target_) <= delta_
+                        ? dy_ * square_x_ : acc_t(0.0)));
+                    lane.of(dtarget_pack) = T(-(x_ - target_ > acc_t(0) ? (math::abs(x_ - target_) <= delta_
+                        ? acc_t(0.0) : delta_ * dy_) : (x_ - target_ < acc_t(0) ? (math::abs(x_ - target_) <= delta_
+                        ? acc_t(0.0) : -delta_ * dy_) : x_ - target_)) - (math::abs(x_ - target_) <= delta_
+                        ? dy_ * square_x_ : acc_t(0.0)));
                 }
                 if constexpr (KIND == Kind::smooth_l1) {
                     const acc_t square_x_ = x_ - target_;
                     lane.of(dx_pack) = T((x_ - target_ > acc_t(0) ? (math::abs(x_ - target_) < delta_ ? acc_t(0.0)
-                        : dy_) : (x_ - target_ < acc_t(0) ? -(math::abs(x_ - target_) < delta_ ? acc_t(0.0) : dy_)
-                        : x_ - target_)) + acc_t(1.0) / delta_ * ((math::abs(x_ - target_) < delta_ ? dy_
-                        : acc_t(0.0)) * square_x_));
+                        : dy_) : (x_ - target_ < acc_t(0) ? (math::abs(x_ - target_) < delta_ ? acc_t(0.0) : -dy_)
+                        : x_ - target_)) + (math::abs(x_ - target_) < delta_ ? acc_t(1.0) / delta_ * (dy_ * square_x_)
+                        : acc_t(0.0)));
                     lane.of(dtarget_pack) = T(-(x_ - target_ > acc_t(0) ? (math::abs(x_ - target_) < delta_
-                        ? acc_t(0.0) : dy_) : (x_ - target_ < acc_t(0) ? -(math::abs(x_ - target_) < delta_
-                        ? acc_t(0.0) : dy_) : x_ - target_)) - acc_t(1.0) / delta_ * ((math::abs(x_ - target_) < delta_
-                        ? dy_ : acc_t(0.0)) * square_x_));
+                        ? acc_t(0.0) : dy_) : (x_ - target_ < acc_t(0) ? (math::abs(x_ - target_) < delta_
+                        ? acc_t(0.0) : -dy_) : x_ - target_)) - (math::abs(x_ - target_) < delta_
+                        ? acc_t(1.0) / delta_ * (dy_ * square_x_) : acc_t(0.0)));
                 }
                 if constexpr (KIND == Kind::bce) {
                     lane.of(dx_pack) = T(-(dy_ * target_ / x_) + dy_ * (acc_t(1) - target_) / (acc_t(1) + -x_));
@@ -108,8 +108,8 @@ struct Program {
                 }
                 if constexpr (KIND == Kind::hinge) {
                     const acc_t relu_x_ = delta_ - target_ * x_;
-                    lane.of(dx_pack) = T(-((relu_x_ <= acc_t(0.0) ? acc_t(0.0) : dy_) * target_));
-                    lane.of(dtarget_pack) = T(-((relu_x_ <= acc_t(0.0) ? acc_t(0.0) : dy_) * x_));
+                    lane.of(dx_pack) = T(relu_x_ <= acc_t(0.0) ? acc_t(0.0) : -(dy_ * target_));
+                    lane.of(dtarget_pack) = T(relu_x_ <= acc_t(0.0) ? acc_t(0.0) : -(dy_ * x_));
                 }
                 if constexpr (KIND == Kind::poisson) {
                     const acc_t the_exp_ = math::exp_for<T>(x_);

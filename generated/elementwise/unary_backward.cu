@@ -112,9 +112,9 @@ struct Program {
                 if constexpr (KIND == Kind::sinc) {
                     const acc_t sinc_turn_ = x_ == acc_t(0.0) ? acc_t(1.0) : acc_t(3.141592653589793) * x_;
                     const acc_t d_sinc_turn_ = (x_ == acc_t(0.0) ? acc_t(0.0)
-                        : dy_) * math::cos(sinc_turn_) / sinc_turn_ - (x_ == acc_t(0.0) ? acc_t(0.0)
-                        : dy_) * math::sin(sinc_turn_) / (sinc_turn_ * sinc_turn_);
-                    lane.of(dx_pack) = T(acc_t(3.141592653589793) * (x_ == acc_t(0.0) ? acc_t(0.0) : d_sinc_turn_));
+                        : dy_ * math::cos(sinc_turn_) / sinc_turn_) - (x_ == acc_t(0.0) ? acc_t(0.0)
+                        : dy_ * math::sin(sinc_turn_) / (sinc_turn_ * sinc_turn_));
+                    lane.of(dx_pack) = T(x_ == acc_t(0.0) ? acc_t(0.0) : acc_t(3.141592653589793) * d_sinc_turn_);
                 }
                 if constexpr (KIND == Kind::asin) {
                     lane.of(dx_pack) = T(dy_ / math::sqrt((acc_t(1) - x_) * (acc_t(1) + x_)));
@@ -199,7 +199,7 @@ struct Program {
                 }
                 if constexpr (KIND == Kind::relu_squared) {
                     const acc_t the_where_ = x_ <= acc_t(0.0) ? acc_t(0.0) : x_;
-                    lane.of(dx_pack) = T(acc_t(2.0) * (x_ <= acc_t(0.0) ? acc_t(0.0) : dy_ * the_where_));
+                    lane.of(dx_pack) = T(x_ <= acc_t(0.0) ? acc_t(0.0) : acc_t(2.0) * dy_ * the_where_);
                 }
                 if constexpr (KIND == Kind::silu) {
                     const acc_t the_sigmoid_ = math::sigmoid(x_);
@@ -251,8 +251,8 @@ struct Program {
                     const acc_t elu_below_ = x_ > acc_t(0.0) ? acc_t(0.0) : x_;
                     const acc_t the_expm1_ = math::expm1(elu_below_);
                     lane.of(dx_pack) = T((x_ > acc_t(0.0) ? acc_t(1.0507009873554805) * dy_
-                        : acc_t(0.0)) + (x_ > acc_t(0.0) ? acc_t(0.0) : acc_t(1.6732632423543772) * (x_ > acc_t(0.0)
-                        ? acc_t(0.0) : acc_t(1.0507009873554805) * dy_) * (the_expm1_ + acc_t(1))));
+                        : acc_t(0.0)) + (x_ > acc_t(0.0) ? acc_t(0.0)
+                        : acc_t(1.7580993408473766) * dy_ * (the_expm1_ + acc_t(1))));
                 }
                 if constexpr (KIND == Kind::hardsigmoid) {
                     const acc_t the_maximum_ = math::maximum(x_ + acc_t(3), acc_t(0.0));

@@ -63,32 +63,30 @@ struct Program {
                 }
                 if constexpr (KIND == Kind::huber) {
                     const acc_t square_x_ = x_ - target_;
-                    lane.of(dx_pack) = T((x_ - target_ > acc_t(0) ? delta_ * (math::abs(x_ - target_) <= delta_
-                        ? acc_t(0.0) : acc_t(1.0) / acc_t(average_ ? cell_size : 1ll) * dy_)
-                        : (x_ - target_ < acc_t(0) ? -delta_ * (math::abs(x_ - target_) <= delta_ ? acc_t(0.0)
-                        : acc_t(1.0) / acc_t(average_ ? cell_size : 1ll) * dy_)
-                        : x_ - target_)) + (math::abs(x_ - target_) <= delta_ ? acc_t(1.0) / acc_t(average_
-                        ? cell_size : 1ll) * dy_ : acc_t(0.0)) * square_x_);
-                    lane.of(dtarget_pack) = T(-(x_ - target_ > acc_t(0)
-                        ? delta_ * (math::abs(x_ - target_) <= delta_ ? acc_t(0.0) : acc_t(1.0) / acc_t(average_
-                        ? cell_size : 1ll) * dy_) : (x_ - target_ < acc_t(0)
-                        ? -delta_ * (math::abs(x_ - target_) <= delta_ ? acc_t(0.0) : acc_t(1.0) / acc_t(average_
-                        ? cell_size : 1ll) * dy_) : x_ - target_)) - (math::abs(x_ - target_) <= delta_
-                        ? acc_t(1.0) / acc_t(average_ ? cell_size : 1ll) * dy_ : acc_t(0.0)) * square_x_);
+                    lane.of(dx_pack) = T((x_ - target_ > acc_t(0) ? (math::abs(x_ - target_) <= delta_
+                        ? acc_t(0.0) : delta_ / acc_t(average_ ? cell_size : 1ll) * dy_) : (x_ - target_ < acc_t(0)
+                        ? (math::abs(x_ - target_) <= delta_ ? acc_t(0.0) : -(delta_ / acc_t(average_ ? cell_size
+                        : 1ll)) * dy_) : x_ - target_)) + (math::abs(x_ - target_) <= delta_
+                        ? acc_t(1.0) / acc_t(average_ ? cell_size : 1ll) * dy_ * square_x_ : acc_t(0.0)));
+                    lane.of(dtarget_pack) = T(-(x_ - target_ > acc_t(0) ? (math::abs(x_ - target_) <= delta_
+                        ? acc_t(0.0) : delta_ / acc_t(average_ ? cell_size : 1ll) * dy_) : (x_ - target_ < acc_t(0)
+                        ? (math::abs(x_ - target_) <= delta_ ? acc_t(0.0) : -(delta_ / acc_t(average_ ? cell_size
+                        : 1ll)) * dy_) : x_ - target_)) - (math::abs(x_ - target_) <= delta_
+                        ? acc_t(1.0) / acc_t(average_ ? cell_size : 1ll) * dy_ * square_x_ : acc_t(0.0)));
                 }
                 if constexpr (KIND == Kind::smooth_l1) {
                     const acc_t square_x_ = x_ - target_;
                     lane.of(dx_pack) = T((x_ - target_ > acc_t(0) ? (math::abs(x_ - target_) < delta_ ? acc_t(0.0)
                         : acc_t(1.0) / acc_t(average_ ? cell_size : 1ll) * dy_) : (x_ - target_ < acc_t(0)
-                        ? -(math::abs(x_ - target_) < delta_ ? acc_t(0.0) : acc_t(1.0) / acc_t(average_ ? cell_size
-                        : 1ll) * dy_) : x_ - target_)) + acc_t(1.0) / delta_ * ((math::abs(x_ - target_) < delta_
-                        ? acc_t(1.0) / acc_t(average_ ? cell_size : 1ll) * dy_ : acc_t(0.0)) * square_x_));
+                        ? (math::abs(x_ - target_) < delta_ ? acc_t(0.0) : -(acc_t(1.0) / acc_t(average_ ? cell_size
+                        : 1ll)) * dy_) : x_ - target_)) + (math::abs(x_ - target_) < delta_
+                        ? acc_t(1.0) / acc_t(average_ ? cell_size : 1ll) / delta_ * dy_ * square_x_ : acc_t(0.0)));
                     lane.of(dtarget_pack) = T(-(x_ - target_ > acc_t(0) ? (math::abs(x_ - target_) < delta_
                         ? acc_t(0.0) : acc_t(1.0) / acc_t(average_ ? cell_size : 1ll) * dy_)
-                        : (x_ - target_ < acc_t(0) ? -(math::abs(x_ - target_) < delta_ ? acc_t(0.0)
-                        : acc_t(1.0) / acc_t(average_ ? cell_size : 1ll) * dy_)
-                        : x_ - target_)) - acc_t(1.0) / delta_ * ((math::abs(x_ - target_) < delta_
-                        ? acc_t(1.0) / acc_t(average_ ? cell_size : 1ll) * dy_ : acc_t(0.0)) * square_x_));
+                        : (x_ - target_ < acc_t(0) ? (math::abs(x_ - target_) < delta_ ? acc_t(0.0)
+                        : -(acc_t(1.0) / acc_t(average_ ? cell_size : 1ll)) * dy_)
+                        : x_ - target_)) - (math::abs(x_ - target_) < delta_ ? acc_t(1.0) / acc_t(average_ ? cell_size
+                        : 1ll) / delta_ * dy_ * square_x_ : acc_t(0.0)));
                 }
                 if constexpr (KIND == Kind::bce) {
                     lane.of(dx_pack) = T(-(acc_t(1.0) / acc_t(average_ ? cell_size
@@ -133,10 +131,10 @@ struct Program {
                 }
                 if constexpr (KIND == Kind::hinge) {
                     const acc_t relu_x_ = delta_ - target_ * x_;
-                    lane.of(dx_pack) = T(-((relu_x_ <= acc_t(0.0) ? acc_t(0.0) : acc_t(1.0) / acc_t(average_
-                        ? cell_size : 1ll) * dy_) * target_));
-                    lane.of(dtarget_pack) = T(-((relu_x_ <= acc_t(0.0) ? acc_t(0.0) : acc_t(1.0) / acc_t(average_
-                        ? cell_size : 1ll) * dy_) * x_));
+                    lane.of(dx_pack) = T(relu_x_ <= acc_t(0.0) ? acc_t(0.0) : -(acc_t(1.0) / acc_t(average_
+                        ? cell_size : 1ll)) * dy_ * target_);
+                    lane.of(dtarget_pack) = T(relu_x_ <= acc_t(0.0) ? acc_t(0.0) : -(acc_t(1.0) / acc_t(average_
+                        ? cell_size : 1ll)) * dy_ * x_);
                 }
                 if constexpr (KIND == Kind::poisson) {
                     const acc_t the_exp_ = math::exp_for<T>(x_);
@@ -164,7 +162,7 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Pr
 // @lines templates/map.cu.jinja:30 3 +1 1 +4 2 +5 2 +4 1 +2 2 +11 7 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 +5 1 +2 1 -1 1 +4 2
 // @lines +1 2 +1 1 -1 1 -1 1 +5 1 -1 2 +1 1 +1 1 -1 1 -1 1 +14 2 -134 1 +2 1 -1 1 +138 1 -128 1 -1 1 -1 1 +130 1 -123 1
 // @lines +129 1 -1 1 +6 1 -16 1 +7 1 -1 1 -1 1 -1 1 -1 1 -1 1 +6 1 -16 1 -123 1 +129 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1
-// @lines 1 -1 1 -1 1 -1 1 -1 1 +6 1 -16 1 -123 1 +129 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +6 1 -16 1 +7
-// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 +6 1 -16 1 -123 1 +129 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +6 1 -16 1 -123 1 -1 1
-// @lines -1 1 +129 1 -1 1 -1 1 -1 1 -1 1 +6 1 -16 1 -123 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +129 1 -1 1 +6 1 -16 1
-// @lines -123 1 +129 1 -1 1 -1 1 -1 1 +6 1 -16 1 -123 1 +129 1 -1 1 -1 1 +6 1 +2 3 +1 1 -1 1 +2 2 +1 6 +1 4
+// @lines 1 -1 1 -1 1 +6 1 -16 1 -123 1 +129 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +6 1 -16 1 +7 1 -1 1 -1
+// @lines 1 -1 1 -1 1 -1 1 +6 1 -16 1 -123 1 +129 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +6 1 -16 1 -123 1 -1 1 -1 1 +129
+// @lines 1 -1 1 -1 1 -1 1 -1 1 +6 1 -16 1 -123 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +129 1 -1 1 +6 1 -16 1 -123 1 +129
+// @lines 1 -1 1 -1 1 -1 1 +6 1 -16 1 -123 1 +129 1 -1 1 -1 1 +6 1 +2 3 +1 1 -1 1 +2 2 +1 6 +1 4

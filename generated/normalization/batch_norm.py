@@ -75,7 +75,11 @@ class BatchNormPlan(rt.MapPlan[BatchNormDescriptor]):
         new_mean=("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch"),
         new_var=("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch"),
     )
-    EXTENTS = (rt.Extent("batch", "x", axis=0), rt.Extent("channels", "x", axis=1))
+    EXTENTS = (
+        rt.Extent("batch", "x", axis=0),
+        rt.Extent("channels", "x", axis=1),
+        rt.Extent("pixels", "x", axis=2, behind=0),
+    )
     AXES = rt.table(
         x=(("n",), ("channel",), ("pixel",)),
         gamma=(("channel",),),

@@ -67,7 +67,11 @@ class BatchNormBackwardPlan(rt.MapPlan[BatchNormBackwardDescriptor]):
         dgamma=("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch"),
         dbeta=("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch"),
     )
-    EXTENTS = (rt.Extent("batch", "dy", axis=0), rt.Extent("channels", "dy", axis=1))
+    EXTENTS = (
+        rt.Extent("batch", "dy", axis=0),
+        rt.Extent("channels", "dy", axis=1),
+        rt.Extent("pixels", "dy", axis=2, behind=0),
+    )
     GRADIENT = rt.Gradient("batch_norm", rt.table(dy="y"), rt.table(dx="x", dgamma="gamma", dbeta="beta"))
     AXES = rt.table(
         dy=(("n",), ("channel",), ("pixel",)),

@@ -67,7 +67,11 @@ class GroupNormPlan(rt.MapPlan[GroupNormDescriptor]):
         mu=("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch"),
         rstd=("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch"),
     )
-    EXTENTS = (rt.Extent("batch", "x", axis=0),)
+    EXTENTS = (
+        rt.Extent("batch", "x", axis=0),
+        rt.Extent("width", "x", axis=1, by=("groups",)),
+        rt.Extent("pixels", "x", axis=2, behind=0),
+    )
     AXES = rt.table(
         x=(("n",), ("group", "channel"), ("pixel",)),
         gamma=(("group", "channel"),),

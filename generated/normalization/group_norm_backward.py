@@ -71,7 +71,12 @@ class GroupNormBackwardPlan(rt.MapPlan[GroupNormBackwardDescriptor]):
         dgamma=("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch"),
         dbeta=("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch"),
     )
-    EXTENTS = (rt.Extent("batch", "dy", axis=0), rt.Extent("groups", "mu", axis=1))
+    EXTENTS = (
+        rt.Extent("batch", "dy", axis=0),
+        rt.Extent("groups", "mu", axis=1),
+        rt.Extent("width", "dy", axis=1, by=("groups",)),
+        rt.Extent("pixels", "dy", axis=2, behind=0),
+    )
     GRADIENT = rt.Gradient("group_norm", rt.table(dy="y"), rt.table(dx="x", dgamma="gamma", dbeta="beta"))
     AXES = rt.table(
         dy=(("n",), ("group", "channel"), ("pixel",)),

@@ -37,8 +37,8 @@ struct Program {
             lanes.template each_counted<operand::cell_index>([&](const auto& lane) {
                 const auto cell_index = lane.index(operand::cell_index);
                 const acc_t dy_ = acc_t(lane.value(dy_slice));
-                lane.of(dx_pack) = T(acc_t(1.0) / (acc_t(1) - p_) * (acc_t(math::right_shift(philox(seed_, offset_,
-                    cell_index), 8ll)) * acc_t(5.960464477539063e-08) >= p_ ? dy_ : acc_t(0.0)));
+                lane.of(dx_pack) = T(acc_t(math::right_shift(philox(seed_, offset_, cell_index),
+                    8ll)) * acc_t(5.960464477539063e-08) >= p_ ? acc_t(1.0) / (acc_t(1) - p_) * dy_ : acc_t(0.0));
             });
         }
         template <class Write> __device__ void writes(const Args& args, const Write& write) const {

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How an input determines a descriptor field: by its whole shape, or by its extent along `axis` minus `less`.
+    """How an input determines a descriptor field: by its whole shape, by its axes from `axis` on but for the last
+    `behind`, or by its extent along `axis` minus `less`, divided by `times` and the fields `by`.
 
     If several inputs determine a field, the first present one wins.
     """
@@ -20,6 +22,25 @@ class Extent:
     tensor: str
     axis: int | None = None
     less: int = 0
+    behind: int | None = None
+    times: int = 1
+    by: tuple[str, ...] = ()
+
+    def of(self, shape: tuple[int, ...], fields: Mapping[str, int]) -> int | tuple[int, ...] | None:
+        """The field's value; None where the shape has too few axes for it."""
+        if self.axis is None:
+            return shape
+        if self.behind is not None:
+            return shape[self.axis : len(shape) - self.behind] if len(shape) >= self.axis + self.behind else None
+        if len(shape) < self.least_rank:
+            return None
+        return (shape[self.axis] - self.less) // max(1, self.times * prod(fields[name] for name in self.by))
+
+    @property
+    def least_rank(self) -> int:
+        """The fewest axes that the input may have."""
+        axis = self.axis or 0
+        return axis + self.behind if self.behind is not None else -axis if axis < 0 else axis + 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,7 @@ def fields(spec: OpSpec) -> Iterator[Finding]:
 
 
 def _is_default(field: FieldSpec) -> bool:
-    return fits(field.type, field.default) and math.isfinite(field.default or 0)
+    return fits(field.type, field.default) and (math.isfinite(field.default or 0) or not field.finite)
 
 
 def conditions(spec: OpSpec) -> Iterator[Finding]:
@@ -103,12 +103,8 @@ def tensors(spec: OpSpec) -> Iterator[Finding]:
                 yield (*place, key), 0, message
             field = spec.descriptor.get(tensor.optional) if tensor.optional else None
             if tensor.optional and (field is None or field.type != "bool"):
-                flags = [n for n, f in spec.descriptor.items() if f.type == "bool"]
-                yield (
-                    (*place, "optional"),
-                    0,
-                    f"{tensor.optional!r} is not a bool of the descriptor; {near(tensor.optional, flags)}",
-                )
+                text = f"{tensor.optional!r} is not a bool of the descriptor"
+                yield (*place, "optional"), 0, f"{text}; write has_{name}, which need not be declared, or declare it"
             if section == "inputs" and bool(tensor.optional) != (tensor.default is not None):
                 yield (
                     place,

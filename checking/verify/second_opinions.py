@@ -46,8 +46,8 @@ def check_definition(subject: Subject, count: int | None = None) -> None:
 def check_derivation(subject: Subject, count: int | None = None) -> None:
     """What the generator derives from the forward's program is the derivative of its reference.
 
-    That is so whether or not the gradient has a program of its own, which other checks compare with the same. One of its
-    own may be there because nothing can be derived.
+    That is so whether or not the gradient has a program of its own, which other checks compare with the same. One
+    of its own may be there because nothing can be derived.
     """
     gradient = subject.spec.gradient
     if gradient is None or isinstance(subject.spec, BodySpec):

@@ -91,7 +91,8 @@ def _tree(text: str) -> ast.Expression:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         said = getattr(error, "msg", str(error))
         # A flow list cuts `min(a, b) > 0` at its comma.
-        hint = "; in [...] put a condition with a comma in quotes" if "never closed" in said or "unmatched" in said else ""
+        is_cut = "never closed" in said or "unmatched" in said
+        hint = "; in [...] put a condition with a comma in quotes" if is_cut else ""
         raise ConditionError(f"not an expression: {said}{hint}") from None
 
 

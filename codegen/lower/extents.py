@@ -20,10 +20,11 @@ def extents_of(spec: OpSpec) -> tuple[Extent, ...]:
             earlier = extents[extent.field]
             if not earlier or spec.inputs[earlier[0].tensor].optional:
                 earlier.append(extent)
-    for name in inputs if isinstance(spec, MapSpec) else ():
-        for extent in _factors(name, spec, {field for field, earlier in extents.items() if earlier}):
-            if not any(e.by for field in (extent.field, *extent.by) for e in extents[field]):
-                extents[extent.field].append(extent)
+    if isinstance(spec, MapSpec):
+        for name in inputs:
+            for extent in _factors(name, spec, {field for field, earlier in extents.items() if earlier}):
+                if not any(e.by for field in (extent.field, *extent.by) for e in extents[field]):
+                    extents[extent.field].append(extent)
     return tuple(extent for earlier in extents.values() for extent in earlier)
 
 

@@ -34,6 +34,7 @@ def lower_list(spec: ListSpec, spec_path: str) -> ListOp:
     """The decisions for `spec`, which has been checked."""
     op = lower_map(spec, spec_path)
     schedule = SUMS if op.passes or op.sums else USUAL
-    own = {"entries": tuple(Entry(Name(tag), schedule) for tag in spec.dtypes)}
-    own["template_path"] = Text("templates/map.cu.jinja")
-    return ListOp(**{**{f.name: getattr(op, f.name) for f in fields(op)}, **own})
+    kept = {f.name: getattr(op, f.name) for f in fields(op)}
+    kept["entries"] = tuple(Entry(Name(tag), schedule) for tag in spec.dtypes)
+    kept["template_path"] = Text("templates/map.cu.jinja")
+    return ListOp(**kept)

@@ -117,7 +117,8 @@ class Body:
         """Whether it draws random numbers."""
         if self.kinds:
             return any(body.random for _, body in self.kinds)
-        exprs = [*(v.expr for v in (*self.shared, *self.values)), *(s.expr for s in self.stores if s.expr), *(s.arg for s in self.sums)]
+        exprs = [v.expr for v in (*self.shared, *self.values)]
+        exprs += [*(s.expr for s in self.stores if s.expr), *(s.arg for s in self.sums)]
         exprs += [x for read in self.placed for x in (*read.places, *(v.expr for v in read.values))]
         return any(isinstance(e, Call) and e.op == "philox" for x in exprs for e in walk(x))
 

@@ -62,9 +62,9 @@ _NAMES = {name: frozenset[str]() for name in "abcrg"}
 _READ = {op: tuple(parse_expression(t, Scope((), _NAMES)) if t else None for t in ts) for op, ts in RULES.items()}
 _NAMED = frozenset(op for op, texts in RULES.items() if any("r" in reads(r) for r in _READ[op] if r and texts))
 _NO_READER = (
-    "{read!r} has no gradient of its own: more than one cell may read an element by {place!r}; write it out in a program "
-    "under `backward`, as a sum of where(index({dim}) == {place}, ..., 0.0) over the cells, or leave the input out of "
-    "gradient: wrt"
+    "{read!r} has no gradient of its own: more than one cell may read an element by {place!r}; write it out in a "
+    "program under `backward`, as a sum of where(index({dim}) == {place}, ..., 0.0) over the cells, or leave the "
+    "input out of gradient: wrt"
 )
 _NOT_HERE = (
     "the gradient of {read!r} needs {value!r} of other cells; save that as an output and write the gradient out in a "

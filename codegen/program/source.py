@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 
-from .parse import BINARY, UNARY
+from .parse import BINARY, INFINITY, UNARY
 from .tree import Call, Cast, Const, Expr, Name, Query, Read, Reduce
 
 _PYTHON = {name: node for node, name in (*BINARY.items(), *UNARY.items())}
@@ -27,8 +27,8 @@ def _syntax(expr: Expr) -> ast.expr:
         case Name(id=name):
             return ast.Name(name, ast.Load())
         case Const(value=value) if isinstance(value, float) and math.isinf(value):
-            name = ast.Name("inf", ast.Load())
-            return name if value > 0 else ast.UnaryOp(ast.USub(), name)
+            infinity = ast.Name(INFINITY, ast.Load())
+            return infinity if value > 0 else ast.UnaryOp(ast.USub(), infinity)
         case Const(value=value):
             return ast.Constant(value)
         case Reduce(kind=kind, arg=arg, dims=dims):

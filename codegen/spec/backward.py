@@ -144,9 +144,10 @@ class _Backward:
             if isinstance(own.get(key), dict):
                 own[key] = _merged(followed.get(key, {}), own[key])
         own |= {key: _named(followed[key], own.get(key)) for key in ("inputs", "outputs")}
-        if _are_mappings(dims := own.get("dims"), of := followed.get("dims")):
-            renamed = len(dims) >= len(of) and dims.keys().isdisjoint(of)
-            own["dims"] = dims if renamed else {**of, **dims}
+        dims, of = own.get("dims"), followed.get("dims")
+        if isinstance(dims, dict) and isinstance(of, dict):
+            has_other_names = len(dims) >= len(of) and dims.keys().isdisjoint(of)
+            own["dims"] = dims if has_other_names else {**of, **dims}
         if isinstance(own.get("require"), list):
             own["require"] = [*followed["require"], *own["require"]]
         return {**followed, **own}

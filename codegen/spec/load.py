@@ -24,7 +24,7 @@ from .errors import explain
 from .functions import functions_of, shipped_functions
 from .language import refuse_other_version
 from .promises import batch_of, promises_of
-from .spec import BodySpec, Context, MapSpec, MapTensor, OpSpec, RowSpec, spec_of
+from .spec import BodySpec, Context, MapSpec, OpSpec, RowSpec, spec_of
 from .tuned import FOLDER, Tables, problems_of, read_tables
 from .wording import did_you_mean
 from .yaml_source import YamlSource, read_yaml
@@ -216,25 +216,23 @@ def _plans_of(spec: OpSpec) -> Iterator[tuple[str, Place]]:
 
 
 def _other_dims(
-    entry: Loaded, forward: MapSpec, pairs: Mapping[str, str], tensors: Mapping[str, MapTensor]
+    entry: Loaded, spec: MapSpec, forward: MapSpec, pairs: Mapping[str, str]
 ) -> Iterable[str]:
     """Tensors of a gradient that have other dims than those that they belong to; dims are told by their place."""
-    spec = entry.spec
-    assert isinstance(spec, MapSpec)
     names = dict(zip(forward.dims, spec.dims, strict=False))
     if len(spec.dims) < len(forward.dims):
         text = f"dims must begin with those of {forward.op!r}, {', '.join(forward.dims)}; got {', '.join(spec.dims)}"
         yield str(entry.source.error(("dims",), text))
         return
     for name, target in pairs.items():
-        wanted = [" * ".join(names[dim] for dim in group) for group in tensors[target].groups]
+        wanted = [" * ".join(names[dim] for dim in group) for group in forward.tensors[target].groups]
         got = [" * ".join(group) for group in spec.tensors[name].groups]
         if got != wanted:
             section = "inputs" if name in spec.inputs else "outputs"
             order = f"; dims begin with those of {forward.op!r}, {', '.join(forward.dims)}, in that order"
             hint = "" if {*names.items()} <= {(n, n) for n in forward.dims} else order
-            text = f"{name!r} belongs to {target!r}, so its dims are [{', '.join(wanted)}], got [{', '.join(got)}]{hint}"
-            yield str(entry.source.error((section, name, "dims"), text))
+            text = f"{name!r} belongs to {target!r}, so its dims are [{', '.join(wanted)}], got [{', '.join(got)}]"
+            yield str(entry.source.error((section, name, "dims"), f"{text}{hint}"))
 
 
 def _gradient_errors(entry: Loaded, loaded: dict[str, Loaded]) -> Iterable[str]:
@@ -266,7 +264,7 @@ def _gradient_errors(entry: Loaded, loaded: dict[str, Loaded]) -> Iterable[str]:
                 yield str(entry.source.error(("gradient", section), text))
         if isinstance(entry.spec, MapSpec) and isinstance(forward, MapSpec):
             pairs = {name: target for name, target in names.items() if target in tensors and name in entry.spec.tensors}
-            yield from _other_dims(entry, forward, pairs, tensors)
+            yield from _other_dims(entry, entry.spec, forward, pairs)
     taken = {*gradient.cotangents, *gradient.saved}
     for name in entry.spec.inputs:
         if name not in taken and name not in inputs:

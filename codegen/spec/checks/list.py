@@ -44,8 +44,8 @@ def passes(spec: ListSpec) -> Iterator[Finding]:
     """A walk over elements computes every output."""
     for of in map_passes.passes(spec):
         if not of.parts.cells:
-            name = next(iter(of.spec.outputs))
-            text = f"{name!r} rests on no reduction over {next(iter(spec.dims))}; give it that dim, or compute it elsewhere"
+            name, dim = next(iter(of.spec.outputs)), next(iter(spec.dims))
+            text = f"{name!r} rests on no reduction over {dim}; give it that dim, or compute it elsewhere"
             yield ("outputs", name, "dims"), 0, text
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from itertools import accumulate, product
 from typing import Any, ClassVar, TypeVar
@@ -64,7 +64,8 @@ class ListPlan(PassedPlan[M]):
     @classmethod
     def _most_blocks(cls, descriptor: M, sku: KernelSku) -> int:
         """Blocks of a reduction: no more than arrays could have chunks."""
-        return max(1, min(dict(sku.schedule.numbers).get("blocks", 1), cls._elements(descriptor)))
+        assert isinstance(sku.schedule, Schedule)
+        return max(1, min(sku.schedule["blocks"] if cls.SUMS else 1, cls._elements(descriptor)))
 
     @classmethod
     def _parts_bytes(cls, descriptor: M, sku: KernelSku) -> list[int]:
@@ -73,10 +74,11 @@ class ListPlan(PassedPlan[M]):
         size = _PART_BYTES * cls._most_blocks(descriptor, sku)
         return [0 if flag and not getattr(descriptor, flag) else size for flag in cls.SUMS]
 
-    def depth_of(self, dims: Iterable[str], count: int) -> int:
+    def depth_of(self, dims: Collection[str], count: int) -> int:
         """The maximum number of roundings of a term of a sum: of pairs in a thread and of threads, and compensated."""
         schedule = self.sku.schedule
-        pairs = schedule.threads * schedule.threads * dict(schedule.numbers)["packs"] * self._width
+        assert isinstance(schedule, Schedule)
+        pairs = schedule.threads * schedule.threads * schedule["packs"] * self._width
         return (pairs - 1).bit_length() + 9
 
     @classmethod
@@ -185,39 +187,37 @@ class ListPlan(PassedPlan[M]):
         assert isinstance(schedule, Schedule)
         firsts = {n: views[n] for n in views if n in self.ARGUMENTS} | {of: views[n[0]] for of, n in lists.items()}
         types = tuple([firsts[n].element if n in firsts else self.elements_of(n)[0] for n in self.CHOSEN])
-        chunk = schedule.threads * dict(schedule.numbers)["packs"] * self._width
+        chunk = schedule.threads * schedule["packs"] * self._width
         sizes = [views[name].shape[0] for name in next(iter(lists.values()))]
-        filled = [i for i, size in enumerate(sizes) if size]
-        pointers = {of: [views[names[i]].pointer for i in filled] for of, names in lists.items()}
-        pointers |= {name: firsts[name].pointer if name in firsts else 0 for name in self.ARGUMENTS if name not in lists}
-        few, most = self.capacities()
-        tail = [self._elements(self.descriptor) for _ in self.SIZES] + [*self._words_of(self.SCALARS)]
-        for size in self._parts_bytes(self.descriptor, self.sku):
-            tail.append(workspace)
-            workspace += size
-        groups = [filled[at : at + most] for at in range(0, len(filled), most)]
-        if self.SUMS:
-            groups = groups or [[]]
-        firsts_of = [[*accumulate([ceil_div(sizes[i], chunk) for i in group], initial=0)] for group in groups]
-        blocks = min(self._most_blocks(self.descriptor, self.sku), max([of[-1] for of in firsts_of], default=0) or 1)
-        launches, at = [], 0
-        for turn, (group, (*first, chunks)) in enumerate(zip(groups, firsts_of, strict=True)):
+        filled, (few, most) = [i for i, size in enumerate(sizes) if size], self.capacities()
+        groups = [filled[at : at + most] for at in range(0, len(filled), most)] or [[]] * bool(self.SUMS)
+        cuts = [[*accumulate([ceil_div(sizes[i], chunk) for i in group], initial=0)] for group in groups]
+        blocks = min(self._most_blocks(self.descriptor, self.sku), max([1, *(chunks for *_, chunks in cuts)]))
+        tail = self._tail(workspace)
+        launches = []
+        for turn, (group, (*first, chunks)) in enumerate(zip(groups, cuts, strict=True)):
             capacity = few if len(group) <= few else most
             words = array("q", (_OTHERS if turn else _FIRST, len(group), chunks, blocks))
+            columns_of = {n: [views[names[i]].pointer for i in group] for n, names in lists.items()}
             for column in ([sizes[i] for i in group], first):
                 words.extend((*column, *[0] * (capacity - len(column))))
             for name in self.ARGUMENTS:
-                if name in self.LISTS:
-                    column = pointers.get(name, ())[at : at + most]
-                    words.extend((*column, *[0] * (capacity - len(column))))
-                else:
-                    words.append(pointers[name])
+                alone = firsts[name].pointer if name in firsts else 0
+                column = columns_of.get(name, []) if name in self.LISTS else [alone]
+                words.extend((*column, *[0] * (capacity - len(column) if name in self.LISTS else 0)))
             words.extend(tail)
-            at += most
-            source, grid = self._source(capacity, types), (blocks if self.SUMS else chunks, 1, 1)
-            launches.append(Launch(source, grid, schedule.threads, words))
+            grid = (blocks if self.SUMS else chunks, 1, 1)
+            launches.append(Launch(self._source(capacity, types), grid, schedule.threads, words))
         if self.SUMS:
             words = array("q", launches[-1].words)
             words[0] = _LAST
             launches.append(Launch(launches[-1].source, (1, 1, 1), schedule.threads, words))
         return launches
+
+    def _tail(self, workspace: int) -> list[int]:
+        """The words behind arrays: sizes, fields, and where each reduction has its parts."""
+        words = [self._elements(self.descriptor) for _ in self.SIZES] + [*self._words_of(self.SCALARS)]
+        for size in self._parts_bytes(self.descriptor, self.sku):
+            words.append(workspace)
+            workspace += size
+        return words

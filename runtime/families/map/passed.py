@@ -1,9 +1,9 @@
-"""Plans of programs that take one walk over the data, or several, which leave arrays in the workspace for each other."""
+"""Plans of programs that take one walk over the data, or several, which leave arrays for each other."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, ClassVar, TypeVar
 
@@ -12,6 +12,7 @@ from ...arrays.axes import contiguous_strides
 from ...arrays.element import ElementKind
 from ...arrays.tensor import TensorView
 from ...arrays.workspace import rounded
+from ...device import KernelSource
 from ...plans.plan import Launch, Plan
 from ...plans.registry import Registered
 from ...plans.sku import KernelSku
@@ -24,6 +25,7 @@ M = TypeVar("M", bound=MapDescriptor)
 class PassedPlan(Plan[M]):
     """What plans with and without passes declare of sums, and how passes follow one another."""
 
+    SUMMED: ClassVar[tuple[str, ...]] = ()  # dims that sums run over
     SUMS: ClassVar[tuple[str, ...]] = ()  # for each, the descriptor's flag that says it is wanted, or ""
     SUM_BYTES: ClassVar[tuple[int, ...]] = ()  # for each, bytes of a part in scratch; 0: the accumulator's; () for all
     NUMBER: ClassVar[int] = 0  # of a pass: which it is, from 1
@@ -63,6 +65,14 @@ class PassedPlan(Plan[M]):
     @classmethod
     def _parts_bytes(cls, descriptor: M, sku: KernelSku) -> list[int]:
         """Bytes of the partial sums of each reduction."""
+        raise AssertionError("families define this")
+
+    def depth_of(self, dims: Collection[str], count: int) -> int:
+        """The maximum number of roundings of one of the `count` terms of a sum over `dims`."""
+        raise AssertionError("families define this")
+
+    def variants(self) -> Iterator[tuple[str, dict[str, ElementKind], KernelSource]]:
+        """Everything that any arrays may need: layout, element types and source."""
         raise AssertionError("families define this")
 
     @classmethod
@@ -108,6 +118,7 @@ class PassedPlan(Plan[M]):
 
 def _pass_plan(plan: type[PassedPlan[Any]], declared: MapPass, number: int) -> type[PassedPlan[Any]]:
     """The plan of one pass, which only the plan of the whole starts."""
+    base: Any
     (base,) = plan.__bases__
     given = {field.name.upper(): getattr(declared, field.name) for field in fields(declared)}
     reads, writes = given.pop("READS"), given.pop("WRITES")

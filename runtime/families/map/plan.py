@@ -46,7 +46,6 @@ class MapPlan(PassedPlan[M]):
 
     LAYOUTS: ClassVar[tuple[str, ...]] = ("packed", "flat", "strided")
     AXES: ClassVar[dict[str, tuple[Group, ...]]]  # argument, or array held -> the dims that its axes run along
-    SUMMED: ClassVar[tuple[str, ...]] = ()  # dims that sums run over
     PLACED: ClassVar[dict[str, tuple[str, ...]]] = {}  # argument -> the dims along which it is read at computed places
     INDICES: ClassVar[tuple[str, ...]] = ()  # dims whose index the program reads
     CELL_INDICES: ClassVar[tuple[str, ...]] = ()  # of those, what values of cells need

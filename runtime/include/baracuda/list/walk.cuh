@@ -1,6 +1,6 @@
 // The kernel of an op on lists of arrays: walks over their chunks, for a program that holds the op's math.
 //
-// Programs are those of maps (see map/walk.cuh), but a tensor with elements is an array of pointers, one for each array.
+// Programs are those of maps (see map/walk.cuh), but a tensor with elements is an array of pointers, one for an array.
 #pragma once
 
 #include <baracuda/list/list.cuh>

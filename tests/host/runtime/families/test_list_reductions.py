@@ -94,7 +94,8 @@ def test_reductions_are_of_all_arrays(tmp_path: Path, name: str) -> None:
         _run(plan, **lists, **found)
         got = {**found, **{n: np.concatenate(arrays) for n, arrays in lists.items()}}
         for output, value in due.items():
-            np.testing.assert_allclose(got[output], value, rtol=2e-5, atol=2e-5, err_msg=f"{output}, {len(sizes)} arrays")
+            label = f"{output}, {len(sizes)} arrays"
+            np.testing.assert_allclose(got[output], value, rtol=2e-5, atol=2e-5, err_msg=label)
 
 
 def test_lists_of_nothing_have_neutral_reductions(tmp_path: Path) -> None:

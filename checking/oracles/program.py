@@ -196,6 +196,14 @@ def _differentiable() -> Any:
             return _of_slopes(np.copysign, of_a, lambda g, r, a, b: 0 * g)(a, b)
 
         @staticmethod
+        def maximum(a: Any, b: Any) -> Any:
+            return _of_slopes(np.maximum, lambda g, r, a, b: _half(g, a, b), lambda g, r, a, b: _half(g, b, a))(a, b)
+
+        @staticmethod
+        def minimum(a: Any, b: Any) -> Any:
+            return _of_slopes(np.minimum, lambda g, r, a, b: _half(g, b, a), lambda g, r, a, b: _half(g, a, b))(a, b)
+
+        @staticmethod
         def max(a: Any, *, axis: tuple[int, ...], keepdims: bool) -> Any:
             return _extreme(np.max, axis)(a)
 
@@ -236,6 +244,11 @@ def _of_slopes(function: Any, *slopes: Any) -> Any:
     applied = primitive(lambda *a: function(*a))
     defvjp(applied, *(rule(place, slope) for place, slope in enumerate(slopes)))
     return applied
+
+
+def _half(g: Any, chosen: Any, other: Any) -> Any:
+    """What the larger of two operands gets of a gradient: all of it, and half where neither is."""
+    return np.where(chosen > other, g, np.where(chosen < other, 0.0, 0.5 * g))
 
 
 def _extreme(function: Any, axes: tuple[int, ...]) -> Any:

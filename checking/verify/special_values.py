@@ -77,7 +77,8 @@ def _check_special_elements(problem: Problem, memory: Memory) -> None:
                     expected = np.where(np.isnan(got) & np.isinf(expected), got, expected)
                     if problem.spec.gradient is not None:  # 0 times infinity, or infinity less infinity, as for NaN
                         expected = np.where(np.isnan(got) | np.isnan(expected), got, expected)
-                bound = np.where(np.isfinite(allowed[argument]), allowed[argument], calm[argument])
+                rounded = problem.stored_types()[argument].row.unit_roundoff * np.abs(expected)  # it may be another value
+                bound = np.where(np.isfinite(allowed[argument]), allowed[argument], calm[argument] + rounded)
                 accuracy = compare(got, expected, bound, problem.stored_types()[argument])
                 if not accuracy.worst_ratio <= 1:
                     raise AssertionError(f"{label_of(problem)}, {value} in {name!r}: {argument!r} is wrong, {accuracy}")

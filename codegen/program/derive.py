@@ -244,13 +244,15 @@ class _Derivation:
     def _of_read(self, read: Read, terms: list[Term]) -> list[Term]:
         """The adjoints of a tensor's elements: those of the cells that read each of them."""
         by_dim = dict(zip(read.dims, read.places, strict=True))
-        if all(self._is_fixed(by_dim[dim]) for dim in read.computed):
-            here = tuple(Call("equal", (Query("index", dim), by_dim[dim])) for dim in read.computed)
-            all_cells = self._fitted(terms, self.dims[read.tensor] - {*read.computed})
+        fixed = [dim for dim in read.computed if self._is_fixed(by_dim[dim])]
+        here = tuple(Call("equal", (Query("index", dim), by_dim[dim])) for dim in fixed)
+        if len(fixed) == len(read.computed):
+            all_cells = self._fitted(terms, self.dims[read.tensor] - {*fixed})
             return [t.times(Term(1.0, when=here)) for t in all_cells]
+        terms = self._fitted(terms, self._over(terms) - {*fixed})
         places: dict[str, Expr] = {}
-        inside, whole = list[Expr](), list[Expr]()
-        for dim in read.computed:
+        inside, whole = list[Expr](), [*here]
+        for dim in (dim for dim in read.computed if dim not in fixed):
             cell, found = self._reader_of(read, dim, self._over(terms))
             places[cell], conditions = found
             inside += is_within(places[cell], cell)
@@ -262,7 +264,7 @@ class _Derivation:
         if not is_zero_outside(adjoint, zero, finite):
             whole = inside + whole
         expr = Call("where", (all_of(whole), adjoint, Const(0.0))) if whole else adjoint
-        if clash := {*read.computed} & (varies(read, self.dims) | self._over(terms)) - places.keys():
+        if clash := {*read.computed} & (varies(read, self.dims) | self._over(terms)) - {*places, *fixed}:
             raise ProgramError(_NO_READER.format(read=to_source(read), place=f"index({min(clash)})", dim=min(clash)))
         return self._fitted([Term(1.0, (expr,))], self.dims[read.tensor])
 

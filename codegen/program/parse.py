@@ -391,7 +391,8 @@ class _Reader:
         if name in names:
             return name
         near = get_close_matches(name, names, n=1)
-        near_or_all = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names) or 'none'}"
+        known = ", ".join(name for name in names if name != INFINITY)
+        near_or_all = f"did you mean {near[0]!r}?" if near else f"known are {known or 'none'}"
         raise ProgramError(f"unknown {kind} {name!r}; {hint or near_or_all}")
 
     @staticmethod

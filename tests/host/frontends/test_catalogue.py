@@ -26,7 +26,8 @@ def test_ops_written_from_the_docs_are_those_of_torch(tmp_path: Path) -> None:
 
 
 def test_no_spec_has_more_than_25_lines() -> None:
-    lines = {path.stem: path.read_text().splitlines() for path in sorted((CATALOGUE / "specs").glob("*.yaml"))}
+    """Without the one that names the schema for editors."""
+    lines = {path.stem: path.read_text().splitlines()[1:] for path in sorted((CATALOGUE / "specs").glob("*.yaml"))}
     assert len(lines) >= 30
     assert {op: len(of) for op, of in lines.items() if len(of) > 25} == {}
     assert all(len(line) <= 120 for of in lines.values() for line in of)

@@ -305,7 +305,12 @@ class _Derivation:
                 return Call(op, tuple(self._in_cell(a, places, read) for a in args))
             case Cast(to=to, arg=arg):
                 return Cast(to, self._in_cell(arg, places, read))
+            case Reduce(kind=kind, arg=arg, dims=dims) if {*dims}.isdisjoint(self._dims_of(places)):
+                return Reduce(kind, self._in_cell(arg, places, read), dims)
         raise ProgramError(_NOT_HERE.format(read=to_source(read), value=to_source(expr)))
+
+    def _dims_of(self, places: Mapping[str, Expr]) -> frozenset[str]:
+        return frozenset(places).union(*(varies(place, self.dims) for place in places.values()))
 
     def _of_extreme(self, terms: list[Term], arg: Expr, dims: tuple[str, ...], result: Expr) -> list[Term]:
         """Equal extremes share the adjoint."""

@@ -202,3 +202,25 @@ def test_wrong_gradients_are_refused(tmp_path: Path, change: str, op: str, said:
     with pytest.raises(SpecError) as caught:
         load_folder(_folder(tmp_path, change, op))
     assert said in str(caught.value) and "rms_norm.yaml:" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "y = where(x > 1.0, x * log(x - 1.0), 0.0)",
+        "p = x - 1.0\ny = where(p > 0, sqrt(p) * g, s) / where(p > 0, p, 1.0)",
+        "e = where(x > 1.0, 1.0 / (x - 1.0), 0.0)\ny = e * g + e * s",
+    ],
+)
+def test_the_side_not_taken_leaves_no_nan(program: str) -> None:
+    """Where the slope of the other side is infinite or NaN, and the adjoint reaches it by several lines."""
+    arrays = _arrays()
+    arrays["x"][:, :3] = [0.5, 1.0, 0.25]
+    lines = _derived(program, {"dx": "x"})
+    with np.errstate(all="ignore"):
+        found = np.broadcast_to(evaluate(lines, arrays, Space(EXTENTS))["dx"], (3, 5))
+    assert np.isfinite(found).all() and (found[:, :3] == 0).all() and (found[:, 3:] != 0).any()
+    shown = arrays["x"] > 1.01  # differences do not cross the condition
+    with np.errstate(all="ignore"):
+        differences = _by_differences(program, "x", arrays)
+    np.testing.assert_allclose(found[shown], differences[shown], 1e-5, 1e-6)

@@ -11,7 +11,7 @@ from repository import LONG, SPECS
 
 from baracuda.codegen.emit.generate import lower_all, texts
 from baracuda.codegen.spec.load import Loaded, load_folder
-from baracuda.codegen.spec.spec import BodySpec, RowSpec
+from baracuda.codegen.spec.spec import BodySpec, MapSpec, RowSpec
 from baracuda.runtime import SpecError
 
 FORWARD = """\
@@ -144,3 +144,62 @@ def test_specs_written_out_in_full_give_the_same_kernels(op: str) -> None:
 def kernels(entry: Loaded) -> str:
     (text,) = (text for name, text in texts(lower_all([entry])).items() if name.endswith(".cu"))
     return re.sub(r"(?m)^// (@.*|edit\.)\n", "", text)
+
+
+PLACED = """\
+op: placed
+doc: Rows of a table, read from another place on.
+descriptor: {count: int, entries: int, far: {type: int, default: 1, doc: how far}}
+dims: {i: count, row: entries}
+inputs: {table: {dims: [row], outside: 0}, at: {dims: [i], dtype: i64}}
+outputs: {y: {dims: [i]}}
+program: y = table[at + far] * table[at + far]
+tests: {ranges: {at: [-2, 9]}}
+backward:
+  dims: {k: 2}
+  program: |
+    dtable = sum(where(at + far == index(row), 2.0 * dy * table[at + far], 0.0), i) + 0.0 * sum(dy[row + k], k)
+"""
+
+
+def test_a_program_by_hand_reads_at_places_as_its_forward_does(tmp_path: Path) -> None:
+    """Outside of the table is what the forward says, outside of the gradient 0; dims that are named are further ones."""
+    spec = pair(tmp_path, PLACED)[1].spec
+    assert isinstance(spec, MapSpec)
+    assert {name: t.outside for name, t in spec.inputs.items()} == {"dy": 0, "table": 0, "at": None}
+    assert {name: dim.of for name, dim in spec.dims.items()} == {"i": "count", "row": "entries", "k": "2"}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("  dims: {k: 2}\n", "  dims: {row: entries, i: count, k: 2}\n"), None),
+        (
+            ("  program: |", "  inputs: {dy: {dims: [row], outside: 0}, table: {}, at: {}}\n  program: |"),
+            r"'dy' belongs to 'y', so its dims are \[i\], got \[row\]",
+        ),
+        (
+            ("  program: |", "  outputs: {dtable: {dims: [row, i]}}\n  program: |"),
+            r"'dtable' belongs to 'table', so its dims are \[row\], got \[row, i\]",
+        ),
+    ],
+)
+def test_tensors_of_a_gradient_have_the_dims_of_theirs(
+    tmp_path: Path, change: tuple[str, str], said: str | None
+) -> None:
+    if said is None:
+        assert [*pair(tmp_path, PLACED.replace(*change))[1].spec.dims] == ["i", "row", "k"]
+    else:
+        with pytest.raises(SpecError, match=said):
+            pair(tmp_path, PLACED.replace(*change))
+
+
+def test_a_gradient_apart_lists_the_dims_of_its_forward_first(tmp_path: Path) -> None:
+    forward, _, backward = PLACED.partition("backward:\n")
+    (tmp_path / "placed.yaml").write_text(forward, encoding="utf-8")
+    apart = "op: placed_backward\ndoc: Its gradient.\ngradient: {of: placed, cotangents: {dy: y}, wrt: {dtable: table}}\n"
+    apart += "descriptor: {count: int, entries: int}\ndims: {row: entries}\n"
+    apart += "inputs: {dy: {dims: [row]}}\noutputs: {dtable: {dims: [row]}}\nprogram: dtable = dy\n"
+    (tmp_path / "placed_backward.yaml").write_text(apart.replace("count: int, ", ""), encoding="utf-8")
+    with pytest.raises(SpecError, match="dims must begin with those of 'placed', i, row; got row"):
+        load_folder(tmp_path)

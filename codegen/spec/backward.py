@@ -18,7 +18,7 @@ from .map_passes import reduced_between
 from .map_program import scope_of_map
 from .row_program import row_lines
 from .scope import Programmed, axes_of, kinds_of, scope_of
-from .spec import MapSpec, MapTensor, OpSpec, RowSpec
+from .spec import GradientSpec, MapSpec, MapTensor, OpSpec, RowSpec
 from .wording import did_you_mean
 from .yaml_source import Loc, YamlSource
 
@@ -78,6 +78,16 @@ def derived_program(
     axes |= {name: spec.outputs[output].dims for name, output in (*cotangents.items(), *zip(kept, kept, strict=True))}
     forward = Forward(lines, kinds_of(spec, lines), dims, frozenset(pull), axes, _sizes(spec))
     return derive(forward, cotangents, wrt, kept)
+
+
+def is_derivable(spec: OpSpec | None, gradient: GradientSpec) -> bool:
+    """Whether a forward op's program has a derivative that a program can say."""
+    try:
+        if isinstance(spec, RowSpec | MapSpec):
+            derived_program(spec, gradient.cotangents, gradient.wrt, gradient.saved)
+    except ProgramError:
+        return False
+    return True
 
 
 class _Backward:

@@ -82,7 +82,8 @@ def _of_sizes(spec: OpSpec, said: set[str]) -> Iterator[Requirement]:
     sizes = [n for n, f in spec.descriptor.items() if f.type == "int" and n in named and n not in said]
     if sizes:
         yield Requirement(that=f"min({', '.join(sizes)}) >= 0" if len(sizes) > 1 else f"{sizes[0]} >= 0")
-    natural = {*sizes, *(n for n in said for text in said if re.match(rf"\d+ <=? {n}\b|{n} >=? \d", text))}
+    at_least = r"\d+ <=? {0}\b|{0} >=? \d|min\([\w, ]*\b{0}\b[\w, ]*\) >=? \d"
+    natural = {*sizes, *(n for n in said for text in said if n.isidentifier() and re.match(at_least.format(n), text))}
     fields = {n: f.type for n, f in spec.descriptor.items() if f.type in OF_FIELD}
     extents = {n: EXTENT if n in natural else OF_FIELD[of] for n, of in fields.items()}
     for text in sorted(named - {*spec.descriptor}) if isinstance(spec, MapSpec) else ():

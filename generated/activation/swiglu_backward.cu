@@ -12,6 +12,7 @@ enum : int { dy_, gate_, up_, dgate_, dup_, COUNT };
 }
 
 struct Program {
+    static constexpr bool PLACED = false, RANDOM = false;
     using T = Element;
     using acc_t = acc_of<T>;
     struct Args : WalkArgs<operand::COUNT> {
@@ -23,7 +24,7 @@ struct Program {
     };
 
     // The values of cells.
-    template <int N, int PACKS> struct Cells {
+    template <int N, int PACKS> struct Cells : NoArrays {
         Pack<T, N> dy_slice[PACKS];
         Pack<T, N> gate_slice[PACKS];
         Pack<T, N> up_slice[PACKS];
@@ -56,9 +57,10 @@ struct Program {
 
 using namespace baracuda;
 
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
+extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>())
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
-// @lines templates/map.cu.jinja:30 3 +1 1 -1 1 +4 2 +5 2 +20 7 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 -1 1
-// @lines +5 1 -1 2 +1 1 +1 1 -1 1 -1 1 +14 2 +8 1 -128 1 -1 1 -1 1 +8 1 +129 1 -1 1 +9 3 +1 1 -1 1 +2 2 +1 6 +1 4
+// @lines templates/map.cu.jinja:30 3 +1 1 -1 1 +4 4 +24 6 +1 2 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 -1 1
+// @lines +5 1 -1 2 +2 1 +1 1 -1 1 -1 1 +14 1 +1 1 +8 1 -131 1 -1 1 -1 1 +8 1 +132 1 -1 1 +9 2 +1 1 +1 1 -1 1 +2 1 +1 1
+// @lines +1 2 +4 8

@@ -15,6 +15,7 @@ enum : int { dy_, dscores_, dslopes_, query_index, key_index, COUNT };
 }
 
 struct Program {
+    static constexpr bool PLACED = false, RANDOM = false;
     using T = Element;
     using acc_t = acc_of<T>;
     template <template <class> class Of> struct Reduced {
@@ -31,7 +32,7 @@ struct Program {
     };
 
     // The values of cells.
-    template <int N, int PACKS> struct Cells {
+    template <int N, int PACKS> struct Cells : NoArrays {
         Pack<T, N> dy_slice[PACKS];
         Pack<T, N> dscores_pack[PACKS];
 
@@ -49,7 +50,7 @@ struct Program {
     };
 
     // The terms of sums, and the values of their cells.
-    template <int N, int PACKS> struct Terms {
+    template <int N, int PACKS> struct Terms : NoArrays {
         Pack<T, N> dy_slice[PACKS];
         Pack<T, N> dscores_pack[PACKS];
 
@@ -71,11 +72,9 @@ struct Program {
     };
 
     // The outputs of sums.
-    template <int N, int PACKS> struct Epilogue {
+    template <int N, int PACKS> struct Epilogue : NoArrays {
         Pack<dslopes_type<T>, N> dslopes_pack[PACKS];
 
-        template <class Read> __device__ void reads(const Args& args, const Read& read) {
-        }
         template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
                 const acc_t dslopes_ = reduced.dslopes_;
@@ -92,10 +91,11 @@ struct Program {
 
 using namespace baracuda;
 
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
+extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>())
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
-// @lines templates/map.cu.jinja:30 3 +1 1 -1 1 +4 2 +5 2 +1 1 -1 1 +2 1 +15 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1
-// @lines -1 1 +11 1 +1 2 +1 2 +1 1 +5 2 +1 1 +1 1 +14 2 +8 1 +11 1 +9 3 +1 1 +2 3 -71 2 +1 1 +5 2 +1 1 +1 1 +14 2 +8 1
-// @lines -131 1 -1 1 +2 1 +138 1 +2 1 +6 3 +1 1 +2 3 -71 2 +7 2 +1 1 +16 2 +8 1 +7 1 +3 1 +9 3 +1 1 +2 2 +1 6 +1 4
+// @lines templates/map.cu.jinja:30 3 +1 1 -1 1 +4 4 +5 1 -1 1 +2 1 +15 6 +1 2 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1
+// @lines -1 1 +11 1 +1 2 +1 2 +1 1 +5 2 +2 1 +1 1 +14 1 +1 1 +8 1 +11 1 +9 2 +1 1 +1 1 +2 1 +1 2 -75 2 +1 1 +5 2 +2 1
+// @lines +1 1 +14 1 +1 1 +8 1 -134 1 -1 1 +2 1 +141 1 +2 1 +6 2 +1 1 +1 1 +2 1 +1 2 -75 2 +7 2 +21 1 +8 1 +7 1 +3 1 +9
+// @lines 2 +1 1 +1 1 +2 1 +1 1 +1 2 +4 8

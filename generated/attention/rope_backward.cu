@@ -13,6 +13,7 @@ enum : int { dy_, cosines_, sines_, dx_, d_index, COUNT };
 }
 
 struct Program {
+    static constexpr bool PLACED = true, RANDOM = false;
     using T = Element;
     using acc_t = acc_of<T>;
     struct Args : WalkArgs<operand::COUNT> {
@@ -28,7 +29,7 @@ struct Program {
     };
 
     // The values of cells.
-    template <int N, int PACKS> struct Cells {
+    template <int N, int PACKS> struct Cells : NoArrays {
         Pack<cosines_type<T>, N> cosines_slice[PACKS];
         Pack<acc_t, N> dy_read_slice[PACKS];
         Pack<acc_t, N> sines_read_slice[PACKS];
@@ -111,12 +112,12 @@ struct Program {
 
 using namespace baracuda;
 
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(true))
+extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>())
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
-// @lines templates/map.cu.jinja:30 3 +1 1 +4 2 +5 2 +4 1 -1 1 +15 7 +12 1 +1 1 -1 1 -1 1 -1 1 +2 1 -1 1 +2 1 +2 1 -1 1
-// @lines +4 2 +1 2 +1 1 +2 1 -1 1 -1 1 -1 1 -1 1 +2 2 +1 1 +1 1 +2 1 +1 1 -111 1 +115 1 +1 1 -11 1 +1 1 -120 1 -1 1 +8
-// @lines 1 +11 1 +103 1 +1 1 -11 1 +1 1 -120 1 -1 1 +8 1 +11 1 +103 1 +1 1 -11 1 +1 1 -120 1 -1 1 +8 1 +11 1 +103 1 +1
-// @lines 1 -11 1 +1 1 -120 1 -1 1 +8 1 +11 1 +103 1 +1 1 +1 2 -134 1 +2 1 -1 1 +136 1 +1 1 -131 1 +2 1 +3 1 -1 1 -1 1
-// @lines -1 1 -1 1 +134 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +9 3 +1 1 +2 2 +1 6 +1 4
+// @lines templates/map.cu.jinja:30 3 +1 1 +4 4 +8 1 -1 1 +15 6 +1 2 +12 1 +1 1 -1 1 -1 1 -1 1 +2 1 -1 1 +2 1 +2 1 -1 1
+// @lines +4 2 +1 2 +1 1 +2 1 -1 1 -1 1 -1 1 -1 1 +2 2 +2 1 +1 1 +2 1 +1 1 -113 1 +117 1 +1 1 -11 1 +1 1 -122 1 -1 1 +8
+// @lines 1 +11 1 +105 1 +1 1 -11 1 +1 1 -122 1 -1 1 +8 1 +11 1 +105 1 +1 1 -11 1 +1 1 -122 1 -1 1 +8 1 +11 1 +105 1 +1
+// @lines 1 -11 1 +1 1 -122 1 -1 1 +8 1 +11 1 +105 1 +1 1 +1 1 +1 1 -137 1 +2 1 -1 1 +139 1 +1 1 -134 1 +2 1 +3 1 -1 1
+// @lines -1 1 -1 1 -1 1 +137 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +9 2 +1 1 +1 1 +2 1 +1 1 +1 2 +4 8

@@ -15,6 +15,7 @@ enum : int { gate_, up_, y_, COUNT };
 }
 
 struct Program {
+    static constexpr bool PLACED = false, RANDOM = false;
     using T = Element;
     using acc_t = acc_of<T>;
     struct Args : WalkArgs<operand::COUNT> {
@@ -24,7 +25,7 @@ struct Program {
     };
 
     // The values of cells.
-    template <int N, int PACKS> struct Cells {
+    template <int N, int PACKS> struct Cells : NoArrays {
         Pack<T, N> gate_slice[PACKS];
         Pack<T, N> up_slice[PACKS];
         Pack<T, N> y_pack[PACKS];
@@ -90,11 +91,11 @@ struct Program {
 
 using namespace baracuda;
 
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
+extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>())
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
-// @lines templates/map.cu.jinja:30 3 +1 1 -1 1 +4 2 +5 2 +7 1 -1 2 +11 7 +12 1 +1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 +5 2
-// @lines +1 1 +1 1 -1 1 +14 2 +8 1 -128 1 -1 1 +130 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1
-// @lines +7 1 -1 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 -1 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 -1 1 +6 1 -16 1
-// @lines +7 1 -1 1 +6 1 -16 1 +7 1 -1 1 +6 1 +2 3 +1 1 +2 2 +1 6 +1 4
+// @lines templates/map.cu.jinja:30 3 +1 1 -1 1 +4 4 +11 1 -1 2 +11 6 +1 2 +12 1 +1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 +5
+// @lines 2 +2 1 +1 1 -1 1 +14 1 +1 1 +8 1 -131 1 -1 1 +133 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 +6 1
+// @lines -16 1 +7 1 -1 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 -1 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 -1 1 +6 1
+// @lines -16 1 +7 1 -1 1 +6 1 -16 1 +7 1 -1 1 +6 1 +2 2 +1 1 +1 1 +2 1 +1 1 +1 2 +4 8

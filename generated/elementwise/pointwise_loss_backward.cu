@@ -13,6 +13,7 @@ enum : int { dy_, x_, target_, dx_, dtarget_, COUNT };
 }
 
 struct Program {
+    static constexpr bool PLACED = false, RANDOM = false;
     using T = Element;
     using acc_t = acc_of<T>;
     struct Args : WalkArgs<operand::COUNT> {
@@ -25,7 +26,7 @@ struct Program {
     };
 
     // The values of cells.
-    template <int N, int PACKS> struct Cells {
+    template <int N, int PACKS> struct Cells : NoArrays {
         Pack<T, N> dy_slice[PACKS];
         Pack<T, N> x_slice[PACKS];
         Pack<T, N> target_slice[PACKS];
@@ -129,13 +130,13 @@ struct Program {
 
 using namespace baracuda;
 
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
+extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>())
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
-// @lines templates/map.cu.jinja:30 3 +1 1 +4 2 +5 2 +7 2 +11 7 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 +8 1 +4 2 +1 2 +1 1 -1 1
-// @lines -1 1 +5 1 -1 2 +1 1 +1 1 -1 1 -1 1 +14 2 -131 1 +138 1 -128 1 -1 1 -1 1 +130 1 -123 1 +129 1 -1 1 +6 1 -16 1
-// @lines +7 1 -1 1 -1 1 -1 1 +6 1 -16 1 -123 1 +129 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +6 1 -16 1 -123 1 +129 1 -1 1
-// @lines -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +6 1 -16 1 +7 1 -1 1 +6 1 -16 1 -123 1 +129 1 -1 1 -1 1 -1 1 -1 1 +6 1 -16 1
-// @lines -123 1 -1 1 -1 1 +129 1 -1 1 -1 1 +6 1 -16 1 -123 1 -1 1 -1 1 -1 1 -1 1 -1 1 +129 1 -1 1 +6 1 -16 1 -123 1
-// @lines +129 1 -1 1 +6 1 -16 1 -123 1 +129 1 -1 1 +6 1 +2 3 +1 1 -1 1 +2 2 +1 6 +1 4
+// @lines templates/map.cu.jinja:30 3 +1 1 +4 4 +11 2 +11 6 +1 2 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 +8 1 +4 2 +1 2 +1 1 -1 1
+// @lines -1 1 +5 1 -1 2 +2 1 +1 1 -1 1 -1 1 +14 1 +1 1 -134 1 +141 1 -131 1 -1 1 -1 1 +133 1 -126 1 +132 1 -1 1 +6 1
+// @lines -16 1 +7 1 -1 1 -1 1 -1 1 +6 1 -16 1 -126 1 +132 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +6 1 -16 1 -126 1 +132 1
+// @lines -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +6 1 -16 1 +7 1 -1 1 +6 1 -16 1 -126 1 +132 1 -1 1 -1 1 -1 1 -1 1 +6 1 -16
+// @lines 1 -126 1 -1 1 -1 1 +132 1 -1 1 -1 1 +6 1 -16 1 -126 1 -1 1 -1 1 -1 1 -1 1 -1 1 +132 1 -1 1 +6 1 -16 1 -126 1
+// @lines +132 1 -1 1 +6 1 -16 1 -126 1 +132 1 -1 1 +6 1 +2 2 +1 1 +1 1 -1 1 +2 1 +1 1 +1 2 +4 8

@@ -45,6 +45,7 @@ enum : int { x_, target_, y_, COUNT };
 }
 
 struct Program {
+    static constexpr bool PLACED = false, RANDOM = false;
     using T = Element;
     using acc_t = acc_of<T>;
     template <template <class> class Of> struct Reduced {
@@ -64,7 +65,7 @@ struct Program {
     };
 
     // The terms of sums, and the values of their cells.
-    template <int N, int PACKS> struct Terms {
+    template <int N, int PACKS> struct Terms : NoArrays {
         Pack<T, N> x_slice[PACKS];
         Pack<T, N> target_slice[PACKS];
 
@@ -132,16 +133,12 @@ struct Program {
                 }
             });
         }
-        template <class Write> __device__ void writes(const Args& args, const Write& write) const {
-        }
     };
 
     // The outputs of sums.
-    template <int N, int PACKS> struct Epilogue {
+    template <int N, int PACKS> struct Epilogue : NoArrays {
         Pack<y_type<T>, N> y_pack[PACKS];
 
-        template <class Read> __device__ void reads(const Args& args, const Read& read) {
-        }
         template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
             [[maybe_unused]] const i64 cell_size = args.cell_size;
             [[maybe_unused]] const bool average_ = bool(args.average_);
@@ -198,16 +195,16 @@ struct Program {
 
 using namespace baracuda;
 
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
+extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>())
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
-// @lines templates/map.cu.jinja:30 3 +1 1 +4 2 +5 2 +4 1 +2 2 +1 1 +1 1 +1 1 +1 1 -5 1 +1 1 +1 1 -5 1 +1 1 +1 1 -5 1 +1
-// @lines 1 +1 1 -5 1 +1 1 +1 1 -5 1 +1 1 +1 1 -5 1 +1 1 +1 1 -5 1 +1 1 +1 1 -5 1 +1 1 +1 1 -5 1 +1 1 +1 1 +3 7 +1 1 +1
-// @lines 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 -1 1 +5 1 +2 1 -1 1 +2 1 +1 2 +1 2 +1 1 -1 2 +7 1 +1 1 -1 1 +14 2 -131 1 +138
-// @lines 1 -128 1 -1 1 +130 1 -123 1 -1 1 +132 1 +3 1 -16 1 -123 1 +132 1 +3 1 -16 1 -123 1 -1 1 -1 1 -1 1 +132 1 +3 1
-// @lines -16 1 -123 1 -1 1 -1 1 +132 1 +3 1 -16 1 -123 1 +132 1 +3 1 -16 1 -123 1 -1 1 +132 1 +3 1 -16 1 -123 1 -1 1 -1
-// @lines 1 -1 1 +132 1 +3 1 -16 1 -123 1 -1 1 -1 1 +132 1 +3 1 -16 1 -123 1 -1 1 +132 1 +3 1 -16 1 -123 1 +132 1 +3 1
-// @lines +2 3 +4 3 -71 2 +7 2 +1 1 +16 2 -134 1 +2 1 +138 1 +3 1 +3 1 +3 1 +6 1 -16 1 +3 1 +3 1 +6 1 -16 1 +3 1 +3 1 +6
+// @lines templates/map.cu.jinja:30 3 +1 1 +4 4 +8 1 +2 2 +1 1 +1 1 +1 1 +1 1 -5 1 +1 1 +1 1 -5 1 +1 1 +1 1 -5 1 +1 1 +1
+// @lines 1 -5 1 +1 1 +1 1 -5 1 +1 1 +1 1 -5 1 +1 1 +1 1 -5 1 +1 1 +1 1 -5 1 +1 1 +1 1 -5 1 +1 1 +1 1 +3 6 +1 2 +1 1 +1
+// @lines 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 -1 1 +5 1 +2 1 -1 1 +2 1 +1 2 +1 2 +1 1 -1 2 +8 1 +1 1 -1 1 +14 1 +1 1 -134 1
+// @lines +141 1 -131 1 -1 1 +133 1 -126 1 -1 1 +135 1 +3 1 -16 1 -126 1 +135 1 +3 1 -16 1 -126 1 -1 1 -1 1 -1 1 +135 1
+// @lines +3 1 -16 1 -126 1 -1 1 -1 1 +135 1 +3 1 -16 1 -126 1 +135 1 +3 1 -16 1 -126 1 -1 1 +135 1 +3 1 -16 1 -126 1 -1
+// @lines 1 -1 1 -1 1 +135 1 +3 1 -16 1 -126 1 -1 1 -1 1 +135 1 +3 1 -16 1 -126 1 -1 1 +135 1 +3 1 -16 1 -126 1 +135 1
+// @lines +3 1 +2 2 +8 2 -75 2 +7 2 +21 1 -137 1 +2 1 +141 1 +3 1 +3 1 +3 1 +6 1 -16 1 +3 1 +3 1 +6 1 -16 1 +3 1 +3 1 +6
 // @lines 1 -16 1 +3 1 +3 1 +6 1 -16 1 +3 1 +3 1 +6 1 -16 1 +3 1 +3 1 +6 1 -16 1 +3 1 +3 1 +6 1 -16 1 +3 1 +3 1 +6 1 -16
-// @lines 1 +3 1 +3 1 +6 1 -16 1 +3 1 +3 1 +6 1 +2 3 +1 1 +2 2 +1 6 +1 4
+// @lines 1 +3 1 +3 1 +6 1 -16 1 +3 1 +3 1 +6 1 +2 2 +1 1 +1 1 +2 1 +1 1 +1 2 +4 8

@@ -9,15 +9,15 @@
 //     new_var  = (1 - momentum) * running_var + momentum * v * n / (n - 1), n being how many elements a channel has
 #include <baracuda/map/walk.cuh>
 
-#if BARACUDA_PASS == 1
-
 namespace baracuda {
 
+#if BARACUDA_PASS == 1
 namespace operand {
 enum : int { x_, running_mean_, running_var_, mu_, rstd_, new_mean_, new_var_, COUNT };
 }
 
 struct Program {
+    static constexpr bool PLACED = false, RANDOM = false;
     using T = Element;
     using acc_t = acc_of<T>;
     template <template <class> class Of> struct Reduced {
@@ -42,7 +42,7 @@ struct Program {
     };
 
     // The terms of sums, and the values of their cells.
-    template <int N, int PACKS> struct Terms {
+    template <int N, int PACKS> struct Terms : NoArrays {
         Pack<T, N> x_slice[PACKS];
 
         template <class Read> __device__ void reads(const Args& args, const Read& read) {
@@ -54,12 +54,10 @@ struct Program {
                 term.v_spread_ = x_;
             });
         }
-        template <class Write> __device__ void writes(const Args& args, const Write& write) const {
-        }
     };
 
     // The outputs of sums.
-    template <int N, int PACKS> struct Epilogue {
+    template <int N, int PACKS> struct Epilogue : NoArrays {
         Pack<acc_of<T>, N> running_mean_slice[PACKS];
         Pack<acc_of<T>, N> running_var_slice[PACKS];
         Pack<acc_of<T>, N> mu_pack[PACKS];
@@ -99,21 +97,9 @@ struct Program {
         }
     };
 };
-
-}  // namespace baracuda
-
-using namespace baracuda;
-
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
-    BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
-    walk<Program>(args);
-}
 #endif
 
 #if BARACUDA_PASS == 2
-
-namespace baracuda {
-
 template <typename T> using gamma_type = BARACUDA_TYPE_GAMMA;
 template <typename T> using beta_type = BARACUDA_TYPE_BETA;
 namespace operand {
@@ -121,6 +107,7 @@ enum : int { x_, gamma_, beta_, mu_, rstd_, y_, COUNT };
 }
 
 struct Program {
+    static constexpr bool PLACED = false, RANDOM = false;
     using T = Element;
     using acc_t = acc_of<T>;
     struct Args : WalkArgs<operand::COUNT> {
@@ -133,7 +120,7 @@ struct Program {
     };
 
     // The values of cells.
-    template <int N, int PACKS> struct Cells {
+    template <int N, int PACKS> struct Cells : NoArrays {
         Pack<T, N> x_slice[PACKS];
         Pack<gamma_type<T>, N> gamma_slice[PACKS];
         Pack<beta_type<T>, N> beta_slice[PACKS];
@@ -163,19 +150,20 @@ struct Program {
         }
     };
 };
+#endif
 
 }  // namespace baracuda
 
 using namespace baracuda;
 
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
+extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>())
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
-#endif
-// @lines templates/map.cu.jinja:30 3 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +4 2 +2 2 +1 2 +20 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1
-// @lines +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5 1 -1 1 +2 1 -1 1 +2 1 +1 2 +1 2 +1 2 +7 1 +1 1 +14 2 +8 1 -128 1 +141 1
-// @lines +6 3 +4 3 -71 2 +1 1 -1 1 +5 1 -1 1 -1 1 -1 2 +1 1 +1 1 -1 1 +14 2 -134 1 -1 1 +2 1 -1 1 +136 1 +1 1 -128 1 -1
-// @lines 1 +134 1 -1 1 -127 1 -1 1 +129 1 -1 1 -1 1 -1 1 -1 1 +9 3 +1 1 -1 1 -1 1 -1 1 +2 2 +1 6 +1 4 +1 2 -148 2 +1 2
-// @lines +4 1 -1 1 +15 7 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 -1 1 -1 1 -1 1 +5 2 +1 1 +1 1 -1 1 -1
-// @lines 1 -1 1 -1 1 +14 2 +8 1 -128 1 -1 1 -1 1 -1 1 -1 1 +138 1 +9 3 +1 1 +2 2 +1 6 +1 4 +1 1
+// @lines templates/map.cu.jinja:30 3 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +4 4 +2 1 +21 6 +1 2 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1
+// @lines +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5 1 -1 1 +2 1 -1 1 +2 1 +1 2 +1 2 +1 2 +8 1 +1 1 +14 1 +1 1 +8 1 -131 1
+// @lines +144 1 +6 2 +8 2 -75 2 +1 1 -1 1 +5 1 -1 1 -1 1 -1 2 +2 1 +1 1 -1 1 +14 1 +1 1 -137 1 -1 1 +2 1 -1 1 +139 1 +1
+// @lines 1 -131 1 -1 1 +137 1 -1 1 -130 1 -1 1 +132 1 -1 1 -1 1 -1 1 -1 1 +9 2 +1 1 +1 1 -1 1 -1 1 -1 1 +2 1 +1 1 +1 1
+// @lines +1 2 -141 1 +5 1 -1 1 +15 6 +1 2 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 -1 1 -1 1 -1 1 +5 2
+// @lines +2 1 +1 1 -1 1 -1 1 -1 1 -1 1 +14 1 +1 1 +8 1 -131 1 -1 1 -1 1 -1 1 -1 1 +141 1 +9 2 +1 1 +1 1 +2 1 +1 1 +1 1
+// @lines +1 2 +2 8

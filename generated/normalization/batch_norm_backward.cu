@@ -11,10 +11,9 @@
 //     dbeta = sum(dy, n, pixel)
 #include <baracuda/map/walk.cuh>
 
-#if BARACUDA_PASS == 1
-
 namespace baracuda {
 
+#if BARACUDA_PASS == 1
 template <typename T> using gamma_type = BARACUDA_TYPE_GAMMA;
 template <typename T> using dgamma_type = BARACUDA_TYPE_DGAMMA;
 template <typename T> using dbeta_type = BARACUDA_TYPE_DBETA;
@@ -23,6 +22,7 @@ enum : int { dy_, x_, gamma_, mu_, rstd_, dgamma_, dbeta_, dx_part_held_, dx_par
 }
 
 struct Program {
+    static constexpr bool PLACED = false, RANDOM = false;
     using T = Element;
     using acc_t = acc_of<T>;
     template <template <class> class Of> struct Reduced {
@@ -51,7 +51,7 @@ struct Program {
     };
 
     // The terms of sums, and the values of their cells.
-    template <int N, int PACKS> struct Terms {
+    template <int N, int PACKS> struct Terms : NoArrays {
         Pack<T, N> dy_slice[PACKS];
         Pack<T, N> x_slice[PACKS];
         Pack<acc_of<T>, N> mu_slice[PACKS];
@@ -75,12 +75,10 @@ struct Program {
                 term.dgamma_ = dy_ * (the_sub_ * rstd_);
             });
         }
-        template <class Write> __device__ void writes(const Args& args, const Write& write) const {
-        }
     };
 
     // The outputs of sums.
-    template <int N, int PACKS> struct Epilogue {
+    template <int N, int PACKS> struct Epilogue : NoArrays {
         Pack<gamma_type<T>, N> gamma_slice[PACKS];
         Pack<acc_of<T>, N> rstd_slice[PACKS];
         Pack<dgamma_type<T>, N> dgamma_pack[PACKS];
@@ -118,27 +116,16 @@ struct Program {
         }
     };
 };
-
-}  // namespace baracuda
-
-using namespace baracuda;
-
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
-    BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
-    walk<Program>(args);
-}
 #endif
 
 #if BARACUDA_PASS == 2
-
-namespace baracuda {
-
 template <typename T> using gamma_type = BARACUDA_TYPE_GAMMA;
 namespace operand {
 enum : int { dy_, x_, gamma_, mu_, rstd_, dx_part_held_, dx_part2_held_, dx_, COUNT };
 }
 
 struct Program {
+    static constexpr bool PLACED = false, RANDOM = false;
     using T = Element;
     using acc_t = acc_of<T>;
     struct Args : WalkArgs<operand::COUNT> {
@@ -153,7 +140,7 @@ struct Program {
     };
 
     // The values of cells.
-    template <int N, int PACKS> struct Cells {
+    template <int N, int PACKS> struct Cells : NoArrays {
         Pack<T, N> dy_slice[PACKS];
         Pack<T, N> x_slice[PACKS];
         Pack<gamma_type<T>, N> gamma_slice[PACKS];
@@ -191,21 +178,21 @@ struct Program {
         }
     };
 };
+#endif
 
 }  // namespace baracuda
 
 using namespace baracuda;
 
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
+extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>())
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
-#endif
-// @lines templates/map.cu.jinja:30 3 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +4 2 +2 2 +1 2 +4 1 -1 1 -1 1 +15 7 +1 1
+// @lines templates/map.cu.jinja:30 3 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +4 4 +2 1 +5 1 -1 1 -1 1 +15 6 +1 2 +1 1
 // @lines +1 1 -1 1 -1 1 +1 1 +1 1 -1 1 -1 1 +1 2 +1 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5 1 -1 1 +5 1 +1 2
-// @lines +1 2 +1 1 -1 1 -1 1 -1 2 +7 1 +1 1 -1 1 -1 1 -1 1 +14 2 +8 1 -128 1 -1 1 -1 1 -1 1 +8 1 +132 1 -1 1 -1 1 +6 3
-// @lines +4 3 -71 2 +1 1 -1 1 +5 1 -1 1 -1 1 -1 2 +1 1 +1 1 -1 1 +14 2 -134 1 -1 1 +141 1 -128 1 -1 1 +134 1 -1 1 -1 1
-// @lines -127 1 -1 1 -1 1 +129 1 -1 1 -1 1 -1 1 +9 3 +1 1 -1 1 -1 1 -1 1 +2 2 +1 6 +1 4 +1 2 -148 2 +1 2 +4 1 +15 7 +12
-// @lines 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5 2 +1 1 +1 1 -1 1 -1
-// @lines 1 -1 1 -1 1 -1 1 -1 1 +14 2 +8 1 -128 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +8 1 -1 1 +129 1 +9 3 +1 1 +2 2 +1 6 +1
-// @lines 4 +1 1
+// @lines +1 2 +1 1 -1 1 -1 1 -1 2 +8 1 +1 1 -1 1 -1 1 -1 1 +14 1 +1 1 +8 1 -131 1 -1 1 -1 1 -1 1 +8 1 +135 1 -1 1 -1 1
+// @lines +6 2 +8 2 -75 2 +1 1 -1 1 +5 1 -1 1 -1 1 -1 2 +2 1 +1 1 -1 1 +14 1 +1 1 -137 1 -1 1 +144 1 -131 1 -1 1 +137 1
+// @lines -1 1 -1 1 -130 1 -1 1 -1 1 +132 1 -1 1 -1 1 -1 1 +9 2 +1 1 +1 1 -1 1 -1 1 -1 1 +2 1 +1 1 +1 1 +1 2 -141 1 +5 1
+// @lines +15 6 +1 2 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5 2 +2
+// @lines 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +14 1 +1 1 +8 1 -131 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +8 1 -1 1 +132 1 +9
+// @lines 2 +1 1 +1 1 +2 1 +1 1 +1 1 +1 2 +2 8

@@ -6,15 +6,15 @@
 //     y    = (x - mu) * rstd * gamma + beta
 #include <baracuda/map/walk.cuh>
 
-#if BARACUDA_PASS == 1
-
 namespace baracuda {
 
+#if BARACUDA_PASS == 1
 namespace operand {
 enum : int { x_, mu_, rstd_, COUNT };
 }
 
 struct Program {
+    static constexpr bool PLACED = false, RANDOM = false;
     using T = Element;
     using acc_t = acc_of<T>;
     template <template <class> class Of> struct Reduced {
@@ -34,7 +34,7 @@ struct Program {
     };
 
     // The terms of sums, and the values of their cells.
-    template <int N, int PACKS> struct Terms {
+    template <int N, int PACKS> struct Terms : NoArrays {
         Pack<T, N> x_slice[PACKS];
 
         template <class Read> __device__ void reads(const Args& args, const Read& read) {
@@ -46,17 +46,13 @@ struct Program {
                 term.rstd_spread_ = x_;
             });
         }
-        template <class Write> __device__ void writes(const Args& args, const Write& write) const {
-        }
     };
 
     // The outputs of sums.
-    template <int N, int PACKS> struct Epilogue {
+    template <int N, int PACKS> struct Epilogue : NoArrays {
         Pack<acc_of<T>, N> mu_pack[PACKS];
         Pack<acc_of<T>, N> rstd_pack[PACKS];
 
-        template <class Read> __device__ void reads(const Args& args, const Read& read) {
-        }
         template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
             const i64 channel_size = args.channel_size;
             const i64 pixel_size = args.pixel_size;
@@ -75,21 +71,9 @@ struct Program {
         }
     };
 };
-
-}  // namespace baracuda
-
-using namespace baracuda;
-
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
-    BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
-    walk<Program>(args);
-}
 #endif
 
 #if BARACUDA_PASS == 2
-
-namespace baracuda {
-
 constexpr bool HAS_GAMMA = BARACUDA_HAS_GAMMA;
 constexpr bool HAS_BETA = BARACUDA_HAS_BETA;
 template <typename T> using gamma_type = BARACUDA_TYPE_GAMMA;
@@ -99,6 +83,7 @@ enum : int { x_, gamma_, beta_, mu_, rstd_, y_, COUNT };
 }
 
 struct Program {
+    static constexpr bool PLACED = false, RANDOM = false;
     using T = Element;
     using acc_t = acc_of<T>;
     struct Args : WalkArgs<operand::COUNT> {
@@ -111,7 +96,7 @@ struct Program {
     };
 
     // The values of cells.
-    template <int N, int PACKS> struct Cells {
+    template <int N, int PACKS> struct Cells : NoArrays {
         Pack<T, N> x_slice[PACKS];
         Pack<gamma_type<T>, N> gamma_slice[PACKS];
         Pack<beta_type<T>, N> beta_slice[PACKS];
@@ -141,18 +126,18 @@ struct Program {
         }
     };
 };
+#endif
 
 }  // namespace baracuda
 
 using namespace baracuda;
 
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
+extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>())
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
-#endif
-// @lines templates/map.cu.jinja:30 3 +1 1 -1 1 -1 1 +4 2 +2 2 +1 2 +20 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 -1 1
-// @lines +5 1 -1 1 +2 1 +2 1 +1 2 +1 2 +1 2 +7 1 +1 1 +14 2 +8 1 -128 1 +141 1 +6 3 +4 3 -71 2 +7 1 -1 2 +1 1 +16 2
-// @lines -134 1 -1 1 +2 1 +138 1 +7 1 -1 1 +3 1 -1 1 -1 1 +9 3 +1 1 -1 1 +2 2 +1 6 +1 4 +1 2 -148 2 +1 2 +1 1 -1 1 +2 1
-// @lines -1 1 +15 7 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 -1 1 -1 1 -1 1 +5 2 +1 1 +1 1 -1 1 -1 1 -1
-// @lines 1 -1 1 +14 2 +8 1 -128 1 -1 1 -1 1 -1 1 -1 1 +138 1 +9 3 +1 1 +2 2 +1 6 +1 4 +1 1
+// @lines templates/map.cu.jinja:30 3 +1 1 -1 1 -1 1 +4 4 +2 1 +21 6 +1 2 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 -1 1
+// @lines +5 1 -1 1 +2 1 +2 1 +1 2 +1 2 +1 2 +8 1 +1 1 +14 1 +1 1 +8 1 -131 1 +144 1 +6 2 +8 2 -75 2 +7 1 -1 2 +21 1
+// @lines -137 1 -1 1 +2 1 +141 1 +7 1 -1 1 +3 1 -1 1 -1 1 +9 2 +1 1 +1 1 -1 1 +2 1 +1 1 +1 1 +1 2 -141 1 +2 1 -1 1 +2 1
+// @lines -1 1 +15 6 +1 2 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 -1 1 -1 1 -1 1 +5 2 +2 1 +1 1 -1 1 -1
+// @lines 1 -1 1 -1 1 +14 1 +1 1 +8 1 -131 1 -1 1 -1 1 -1 1 -1 1 +141 1 +9 2 +1 1 +1 1 +2 1 +1 1 +1 1 +1 2 +2 8

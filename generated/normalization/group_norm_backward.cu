@@ -10,15 +10,15 @@
 //     dx = rstd * (dy * gamma - mean_dy - (x - mu) * rstd * mean_both)
 #include <baracuda/map/walk.cuh>
 
-#if BARACUDA_PASS == 1
-
 namespace baracuda {
 
+#if BARACUDA_PASS == 1
 namespace operand {
 enum : int { dy_, x_, mu_, rstd_, of_dy_held_, of_both_held_, COUNT };
 }
 
 struct Program {
+    static constexpr bool PLACED = false, RANDOM = false;
     using T = Element;
     using acc_t = acc_of<T>;
     template <template <class> class Of> struct Reduced {
@@ -40,7 +40,7 @@ struct Program {
     };
 
     // The terms of sums, and the values of their cells.
-    template <int N, int PACKS> struct Terms {
+    template <int N, int PACKS> struct Terms : NoArrays {
         Pack<T, N> dy_slice[PACKS];
         Pack<T, N> x_slice[PACKS];
         Pack<acc_of<T>, N> mu_slice[PACKS];
@@ -62,17 +62,13 @@ struct Program {
                 term.of_both_ = dy_ * ((x_ - mu_) * rstd_);
             });
         }
-        template <class Write> __device__ void writes(const Args& args, const Write& write) const {
-        }
     };
 
     // The outputs of sums.
-    template <int N, int PACKS> struct Epilogue {
+    template <int N, int PACKS> struct Epilogue : NoArrays {
         Pack<acc_of<T>, N> of_dy_held_pack[PACKS];
         Pack<acc_of<T>, N> of_both_held_pack[PACKS];
 
-        template <class Read> __device__ void reads(const Args& args, const Read& read) {
-        }
         template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
                 const acc_t of_dy_ = reduced.of_dy_;
@@ -87,21 +83,9 @@ struct Program {
         }
     };
 };
-
-}  // namespace baracuda
-
-using namespace baracuda;
-
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
-    BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
-    walk<Program>(args);
-}
 #endif
 
 #if BARACUDA_PASS == 2
-
-namespace baracuda {
-
 constexpr bool HAS_GAMMA = BARACUDA_HAS_GAMMA;
 template <typename T> using gamma_type = BARACUDA_TYPE_GAMMA;
 namespace operand {
@@ -109,6 +93,7 @@ enum : int { gamma_, of_dy_held_, of_both_held_, mean_dy_held_, mean_both_held_,
 }
 
 struct Program {
+    static constexpr bool PLACED = false, RANDOM = false;
     using T = Element;
     using acc_t = acc_of<T>;
     template <template <class> class Of> struct Reduced {
@@ -131,7 +116,7 @@ struct Program {
     };
 
     // The terms of sums, and the values of their cells.
-    template <int N, int PACKS> struct Terms {
+    template <int N, int PACKS> struct Terms : NoArrays {
         Pack<gamma_type<T>, N> gamma_slice[PACKS];
         Pack<acc_of<T>, N> of_dy_held_slice[PACKS];
         Pack<acc_of<T>, N> of_both_held_slice[PACKS];
@@ -150,17 +135,13 @@ struct Program {
                 term.mean_both_sum_ = gamma_ * of_both_held_;
             });
         }
-        template <class Write> __device__ void writes(const Args& args, const Write& write) const {
-        }
     };
 
     // The outputs of sums.
-    template <int N, int PACKS> struct Epilogue {
+    template <int N, int PACKS> struct Epilogue : NoArrays {
         Pack<acc_of<T>, N> mean_dy_held_pack[PACKS];
         Pack<acc_of<T>, N> mean_both_held_pack[PACKS];
 
-        template <class Read> __device__ void reads(const Args& args, const Read& read) {
-        }
         template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
             const i64 channel_size = args.channel_size;
             const i64 pixel_size = args.pixel_size;
@@ -179,21 +160,9 @@ struct Program {
         }
     };
 };
-
-}  // namespace baracuda
-
-using namespace baracuda;
-
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
-    BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
-    walk<Program>(args);
-}
 #endif
 
 #if BARACUDA_PASS == 3
-
-namespace baracuda {
-
 constexpr bool HAS_DGAMMA = BARACUDA_HAS_DGAMMA;
 constexpr bool HAS_DBETA = BARACUDA_HAS_DBETA;
 template <typename T> using dgamma_type = BARACUDA_TYPE_DGAMMA;
@@ -203,6 +172,7 @@ enum : int { of_dy_held_, of_both_held_, dgamma_, dbeta_, COUNT };
 }
 
 struct Program {
+    static constexpr bool PLACED = false, RANDOM = false;
     using T = Element;
     using acc_t = acc_of<T>;
     template <template <class> class Of> struct Reduced {
@@ -222,7 +192,7 @@ struct Program {
     };
 
     // The terms of sums, and the values of their cells.
-    template <int N, int PACKS> struct Terms {
+    template <int N, int PACKS> struct Terms : NoArrays {
         Pack<acc_of<T>, N> of_dy_held_slice[PACKS];
         Pack<acc_of<T>, N> of_both_held_slice[PACKS];
 
@@ -238,17 +208,13 @@ struct Program {
                 if (HAS_DBETA) term.dbeta_ = of_dy_held_;
             });
         }
-        template <class Write> __device__ void writes(const Args& args, const Write& write) const {
-        }
     };
 
     // The outputs of sums.
-    template <int N, int PACKS> struct Epilogue {
+    template <int N, int PACKS> struct Epilogue : NoArrays {
         Pack<dgamma_type<T>, N> dgamma_pack[PACKS];
         Pack<dbeta_type<T>, N> dbeta_pack[PACKS];
 
-        template <class Read> __device__ void reads(const Args& args, const Read& read) {
-        }
         template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
                 const acc_t dgamma_ = reduced.dgamma_;
@@ -263,21 +229,9 @@ struct Program {
         }
     };
 };
-
-}  // namespace baracuda
-
-using namespace baracuda;
-
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
-    BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
-    walk<Program>(args);
-}
 #endif
 
 #if BARACUDA_PASS == 4
-
-namespace baracuda {
-
 constexpr bool HAS_GAMMA = BARACUDA_HAS_GAMMA;
 template <typename T> using gamma_type = BARACUDA_TYPE_GAMMA;
 namespace operand {
@@ -285,6 +239,7 @@ enum : int { dy_, x_, gamma_, mu_, rstd_, mean_dy_held_, mean_both_held_, dx_, C
 }
 
 struct Program {
+    static constexpr bool PLACED = false, RANDOM = false;
     using T = Element;
     using acc_t = acc_of<T>;
     struct Args : WalkArgs<operand::COUNT> {
@@ -299,7 +254,7 @@ struct Program {
     };
 
     // The values of cells.
-    template <int N, int PACKS> struct Cells {
+    template <int N, int PACKS> struct Cells : NoArrays {
         Pack<T, N> dy_slice[PACKS];
         Pack<T, N> x_slice[PACKS];
         Pack<gamma_type<T>, N> gamma_slice[PACKS];
@@ -335,24 +290,25 @@ struct Program {
         }
     };
 };
+#endif
 
 }  // namespace baracuda
 
 using namespace baracuda;
 
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
+extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>())
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
-#endif
-// @lines templates/map.cu.jinja:30 3 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +4 2 +2 2 +1 2 +20 7 +1 1 +1 1 -1 1 +1 1 +1 1
-// @lines -1 1 +1 2 +1 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +11 1 +1 2 +1 2 +1 1 -1 1 -1 1 -1 2 +7 1 +1 1 -1 1 -1 1 -1 1 +14
-// @lines 2 +8 1 -128 1 -1 1 -1 1 -1 1 +141 1 -1 1 +6 3 +4 3 -71 2 +7 1 -1 2 +1 1 +16 2 +8 1 +7 1 -1 1 +3 1 -1 1 +9 3 +1
-// @lines 1 -1 1 +2 2 +1 6 +1 4 +1 2 -148 2 +1 2 +1 1 +2 1 +15 7 +1 1 +1 1 -1 1 +1 1 +1 1 -1 1 +1 2 +1 1 +1 1 -1 1 -1 1
-// @lines -1 1 -1 1 +5 1 -1 1 +5 1 +1 2 +1 2 +1 1 -1 1 -1 2 +7 1 +1 1 -1 1 -1 1 +14 2 +8 1 -128 1 -1 1 -1 1 +141 1 -1 1
-// @lines +6 3 +4 3 -71 2 +7 1 -1 2 +1 1 +16 2 -134 1 -1 1 +141 1 +7 1 -1 1 -127 1 -1 1 +129 1 -1 1 +9 3 +1 1 -1 1 +2 2
-// @lines +1 6 +1 4 +1 2 -148 2 +1 2 +1 1 -1 1 +2 1 -1 1 +15 7 +1 1 +1 1 -1 1 +1 1 +1 1 -1 1 +1 2 +1 1 +1 1 -1 1 -1 1 -1
-// @lines 1 +11 1 +1 2 +1 2 +1 1 -1 2 +7 1 +1 1 -1 1 +14 2 +8 1 -128 1 -1 1 +141 1 -1 1 +6 3 +4 3 -71 2 +7 1 -1 2 +1 1
-// @lines +16 2 +8 1 +7 1 -1 1 +3 1 -1 1 +9 3 +1 1 -1 1 +2 2 +1 6 +1 4 +1 2 -148 2 +1 2 +1 1 +2 1 +15 7 +12 1 +1 1 -1 1
-// @lines -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5 2 +1 1 +1 1 -1 1 -1 1 -1 1 -1 1
-// @lines -1 1 -1 1 +14 2 +8 1 -128 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +138 1 +9 3 +1 1 +2 2 +1 6 +1 4 +1 1
+// @lines templates/map.cu.jinja:30 3 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +4 4 +2 1 +21 6 +1 2 +1 1 +1 1 -1 1 +1 1 +1 1
+// @lines -1 1 +1 2 +1 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +11 1 +1 2 +1 2 +1 1 -1 1 -1 1 -1 2 +8 1 +1 1 -1 1 -1 1 -1 1 +14
+// @lines 1 +1 1 +8 1 -131 1 -1 1 -1 1 -1 1 +144 1 -1 1 +6 2 +8 2 -75 2 +7 1 -1 2 +21 1 +8 1 +7 1 -1 1 +3 1 -1 1 +9 2 +1
+// @lines 1 +1 1 -1 1 +2 1 +1 1 +1 1 +1 2 -141 1 +2 1 +2 1 +15 6 +1 2 +1 1 +1 1 -1 1 +1 1 +1 1 -1 1 +1 2 +1 1 +1 1 -1 1
+// @lines -1 1 -1 1 -1 1 +5 1 -1 1 +5 1 +1 2 +1 2 +1 1 -1 1 -1 2 +8 1 +1 1 -1 1 -1 1 +14 1 +1 1 +8 1 -131 1 -1 1 -1 1
+// @lines +144 1 -1 1 +6 2 +8 2 -75 2 +7 1 -1 2 +21 1 -137 1 -1 1 +144 1 +7 1 -1 1 -130 1 -1 1 +132 1 -1 1 +9 2 +1 1 +1
+// @lines 1 -1 1 +2 1 +1 1 +1 1 +1 2 -141 1 +2 1 -1 1 +2 1 -1 1 +15 6 +1 2 +1 1 +1 1 -1 1 +1 1 +1 1 -1 1 +1 2 +1 1 +1 1
+// @lines -1 1 -1 1 -1 1 +11 1 +1 2 +1 2 +1 1 -1 2 +8 1 +1 1 -1 1 +14 1 +1 1 +8 1 -131 1 -1 1 +144 1 -1 1 +6 2 +8 2 -75
+// @lines 2 +7 1 -1 2 +21 1 +8 1 +7 1 -1 1 +3 1 -1 1 +9 2 +1 1 +1 1 -1 1 +2 1 +1 1 +1 1 +1 2 -141 1 +2 1 +2 1 +15 6 +1 2
+// @lines +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5 2 +2 1 +1 1 -1
+// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 +14 1 +1 1 +8 1 -131 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +141 1 +9 2 +1 1 +1 1 +2 1 +1
+// @lines 1 +1 1 +1 2 +2 8

@@ -5,15 +5,15 @@
 //     g = g * min(1, limit / (norm + eps))
 #include <baracuda/list/walk.cuh>
 
-#if BARACUDA_PASS == 1
-
 namespace baracuda {
 
+#if BARACUDA_PASS == 1
 namespace operand {
 enum : int { g_, norm_, g_new_part_held_, COUNT };
 }
 
 struct Program {
+    static constexpr bool PLACED = false, RANDOM = false;
     using T = Element;
     using acc_t = acc_of<T>;
     template <template <class> class Of> struct Reduced {
@@ -32,7 +32,7 @@ struct Program {
     };
 
     // The terms of sums, and the values of their cells.
-    template <int N, int PACKS> struct Terms {
+    template <int N, int PACKS> struct Terms : NoArrays {
         Pack<T, N> g_slice[PACKS];
 
         template <class Read> __device__ void reads(const Args& args, const Read& read) {
@@ -44,17 +44,13 @@ struct Program {
                 term.norm_sum_ = g_ * g_;
             });
         }
-        template <class Write> __device__ void writes(const Args& args, const Write& write) const {
-        }
     };
 
     // The outputs of sums.
-    template <int N, int PACKS> struct Epilogue {
+    template <int N, int PACKS> struct Epilogue : NoArrays {
         Pack<acc_of<T>, N> norm_pack[PACKS];
         Pack<acc_of<T>, N> g_new_part_held_pack[PACKS];
 
-        template <class Read> __device__ void reads(const Args& args, const Read& read) {
-        }
         template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
             const acc_t limit_ = acc_t(args.limit_);
             const acc_t eps_ = acc_t(args.eps_);
@@ -72,26 +68,15 @@ struct Program {
         }
     };
 };
-
-}  // namespace baracuda
-
-using namespace baracuda;
-
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
-    BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
-    walk<Program>(args);
-}
 #endif
 
 #if BARACUDA_PASS == 2
-
-namespace baracuda {
-
 namespace operand {
 enum : int { g_, COUNT };
 }
 
 struct Program {
+    static constexpr bool PLACED = false, RANDOM = false;
     using T = Element;
     using acc_t = acc_of<T>;
     struct Args : WalkArgs<operand::COUNT> {
@@ -100,7 +85,7 @@ struct Program {
     };
 
     // The values of cells.
-    template <int N, int PACKS> struct Cells {
+    template <int N, int PACKS> struct Cells : NoArrays {
         Pack<T, N> g_slice[PACKS];
         Pack<T, N> g_pack[PACKS];
 
@@ -119,17 +104,17 @@ struct Program {
         }
     };
 };
+#endif
 
 }  // namespace baracuda
 
 using namespace baracuda;
 
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
+extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>())
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
-#endif
-// @lines templates/map.cu.jinja:30 3 +1 1 -1 1 +4 2 +2 2 +1 2 +20 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 -1 1 +8 1
-// @lines -1 1 +2 1 +1 2 +1 2 +1 2 +7 1 +1 1 +14 2 +8 1 -128 1 +141 1 +6 3 +4 3 -71 2 +7 1 -1 2 +1 1 +16 2 -131 1 -1 1
-// @lines +138 1 +7 1 -127 1 -1 1 +129 1 -1 1 +9 3 +1 1 -1 1 +2 2 +1 6 +1 4 +1 2 -148 2 +1 2 +20 7 +12 1 +1 1 -1 1 +13 2
-// @lines +1 2 +1 1 +5 2 +1 1 +1 1 +14 2 -128 1 +135 1 -128 1 +138 1 +9 3 +1 1 +2 2 +1 6 +1 4 +1 1
+// @lines templates/map.cu.jinja:30 3 +1 1 -1 1 +4 4 +2 1 +21 6 +1 2 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 -1 1 +8 1
+// @lines -1 1 +2 1 +1 2 +1 2 +1 2 +8 1 +1 1 +14 1 +1 1 +8 1 -131 1 +144 1 +6 2 +8 2 -75 2 +7 1 -1 2 +21 1 -134 1 -1 1
+// @lines +141 1 +7 1 -130 1 -1 1 +132 1 -1 1 +9 2 +1 1 +1 1 -1 1 +2 1 +1 1 +1 1 +1 2 -141 1 +21 6 +1 2 +12 1 +1 1 -1 1
+// @lines +13 2 +1 2 +1 1 +5 2 +2 1 +1 1 +14 1 +1 1 -131 1 +138 1 -131 1 +141 1 +9 2 +1 1 +1 1 +2 1 +1 1 +1 1 +1 2 +2 8

@@ -13,6 +13,7 @@ enum : int { p_, g_, m_, COUNT };
 }
 
 struct Program {
+    static constexpr bool PLACED = false, RANDOM = false;
     using T = Element;
     using acc_t = acc_of<T>;
     struct Args : WalkArgs<operand::COUNT> {
@@ -26,7 +27,7 @@ struct Program {
     };
 
     // The values of cells.
-    template <int N, int PACKS> struct Cells {
+    template <int N, int PACKS> struct Cells : NoArrays {
         Pack<T, N> p_slice[PACKS];
         Pack<g_type<T>, N> g_slice[PACKS];
         Pack<acc_of<T>, N> m_slice[PACKS];
@@ -64,10 +65,10 @@ struct Program {
 
 using namespace baracuda;
 
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
+extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>())
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
-// @lines templates/map.cu.jinja:30 3 +1 1 -1 1 +4 2 +5 2 +4 1 +15 7 +12 1 +1 1 -1 1 -1 1 -1 1 +8 1 -1 1 -1 1 +4 2 +1 2
-// @lines +1 1 -1 1 -1 1 +5 1 -1 2 +1 1 +1 1 -1 1 -1 1 +14 2 -131 1 -1 1 -1 1 +2 1 +133 1 +1 1 -128 1 -1 1 -1 1 +8 1
-// @lines +129 1 -1 1 +9 3 +1 1 -1 1 +2 2 +1 6 +1 4
+// @lines templates/map.cu.jinja:30 3 +1 1 -1 1 +4 4 +8 1 +15 6 +1 2 +12 1 +1 1 -1 1 -1 1 -1 1 +8 1 -1 1 -1 1 +4 2 +1 2
+// @lines +1 1 -1 1 -1 1 +5 1 -1 2 +2 1 +1 1 -1 1 -1 1 +14 1 +1 1 -134 1 -1 1 -1 1 +2 1 +136 1 +1 1 -131 1 -1 1 -1 1 +8
+// @lines 1 +132 1 -1 1 +9 2 +1 1 +1 1 -1 1 +2 1 +1 1 +1 2 +4 8

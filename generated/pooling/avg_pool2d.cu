@@ -11,6 +11,7 @@ enum : int { x_, y_, i_index, j_index, k_index, l_index, COUNT };
 }
 
 struct Program {
+    static constexpr bool PLACED = true, RANDOM = false;
     using T = Element;
     using acc_t = acc_of<T>;
     template <template <class> class Of> struct Reduced {
@@ -30,7 +31,7 @@ struct Program {
     };
 
     // The terms of sums, and the values of their cells.
-    template <int N, int PACKS> struct Terms {
+    template <int N, int PACKS> struct Terms : NoArrays {
         Pack<acc_t, N> x_read_slice[PACKS];
 
         template <class Read> __device__ void reads(const Args& args, const Read& read) {
@@ -52,16 +53,12 @@ struct Program {
                 term.y_sum_ = x_read_;
             });
         }
-        template <class Write> __device__ void writes(const Args& args, const Write& write) const {
-        }
     };
 
     // The outputs of sums.
-    template <int N, int PACKS> struct Epilogue {
+    template <int N, int PACKS> struct Epilogue : NoArrays {
         Pack<T, N> y_pack[PACKS];
 
-        template <class Read> __device__ void reads(const Args& args, const Read& read) {
-        }
         template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
             const i64 kernel_ = i64(args.kernel_);
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
@@ -79,10 +76,10 @@ struct Program {
 
 using namespace baracuda;
 
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(true))
+extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>())
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
-// @lines templates/map.cu.jinja:30 3 +1 1 +4 2 +5 2 +20 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 +2 1 +5 1 -1 1 -1 1
-// @lines +2 1 +1 2 +1 2 +4 2 +4 1 +4 1 +1 1 -120 1 -1 1 +8 1 -1 1 -1 1 -1 1 +115 1 -1 1 +1 1 +1 2 +8 1 -124 1 +137 1 +6
-// @lines 3 +4 3 -71 2 +7 2 +1 1 +16 2 -131 1 +138 1 +7 1 +3 1 +9 3 +1 1 +2 2 +1 6 +1 4
+// @lines templates/map.cu.jinja:30 3 +1 1 +4 4 +24 6 +1 2 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 +2 1 +5 1 -1 1 -1 1
+// @lines +2 1 +1 2 +1 2 +4 2 +5 1 +4 1 +1 1 -122 1 -1 1 +8 1 -1 1 -1 1 -1 1 +117 1 -1 1 +1 1 +1 1 +1 1 +8 1 -127 1 +140
+// @lines 1 +6 2 +8 2 -75 2 +7 2 +21 1 -134 1 +141 1 +7 1 +3 1 +9 2 +1 1 +1 1 +2 1 +1 1 +1 2 +4 8

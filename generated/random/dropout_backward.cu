@@ -11,6 +11,7 @@ enum : int { dy_, dx_, cell_index, COUNT };
 }
 
 struct Program {
+    static constexpr bool PLACED = false, RANDOM = true;
     using T = Element;
     using acc_t = acc_of<T>;
     struct Args : WalkArgs<operand::COUNT> {
@@ -22,7 +23,7 @@ struct Program {
     };
 
     // The values of cells.
-    template <int N, int PACKS> struct Cells {
+    template <int N, int PACKS> struct Cells : NoArrays {
         Pack<T, N> dy_slice[PACKS];
         Pack<T, N> dx_pack[PACKS];
 
@@ -51,9 +52,9 @@ struct Program {
 
 using namespace baracuda;
 
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false, true))
+extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>())
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
-// @lines templates/map.cu.jinja:30 3 +1 1 +4 2 +5 2 +20 7 +12 1 +1 1 -1 1 -1 1 -1 1 +8 1 +4 2 +1 2 +1 1 +5 2 +1 1 +1 1
-// @lines +14 2 -131 1 +2 1 -1 1 +130 1 +4 1 -131 1 +2 1 +138 1 -1 1 +9 3 +1 1 +2 2 +1 6 +1 4
+// @lines templates/map.cu.jinja:30 3 +1 1 +4 4 +24 6 +1 2 +12 1 +1 1 -1 1 -1 1 -1 1 +8 1 +4 2 +1 2 +1 1 +5 2 +2 1 +1 1
+// @lines +14 1 +1 1 -134 1 +2 1 -1 1 +133 1 +4 1 -134 1 +2 1 +141 1 -1 1 +9 2 +1 1 +1 1 +2 1 +1 1 +1 2 +4 8

@@ -13,6 +13,7 @@ enum : int { y_, cell_index, COUNT };
 }
 
 struct Program {
+    static constexpr bool PLACED = false, RANDOM = true;
     using T = Element;
     using acc_t = acc_of<T>;
     struct Args : WalkArgs<operand::COUNT> {
@@ -23,11 +24,9 @@ struct Program {
     };
 
     // The values of cells.
-    template <int N, int PACKS> struct Cells {
+    template <int N, int PACKS> struct Cells : NoArrays {
         Pack<T, N> y_pack[PACKS];
 
-        template <class Read> __device__ void reads(const Args& args, const Read& read) {
-        }
         template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
             [[maybe_unused]] const acc_t p_ = acc_t(args.p_);
             [[maybe_unused]] const i64 seed_ = i64(*args.seed_);
@@ -64,10 +63,10 @@ struct Program {
 
 using namespace baracuda;
 
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false, true))
+extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>())
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
-// @lines templates/map.cu.jinja:30 3 +1 1 +4 2 +5 2 +7 2 +11 7 +12 1 +1 1 -1 1 -1 1 +8 1 +4 2 +1 2 +7 2 +1 1 +16 2 -131
-// @lines 1 +2 1 -1 1 +130 1 +4 1 -131 1 +133 1 +7 1 -1 1 +6 1 -16 1 -123 1 -1 1 -1 1 -1 1 -1 1 +129 1 -1 1 +6 1 -16 1
-// @lines +7 1 -1 1 +6 1 +2 3 +1 1 +2 2 +1 6 +1 4
+// @lines templates/map.cu.jinja:30 3 +1 1 +4 4 +11 2 +11 6 +1 2 +12 1 +1 1 -1 1 -1 1 +8 1 +4 2 +1 2 +7 2 +21 1 -134 1
+// @lines +2 1 -1 1 +133 1 +4 1 -134 1 +136 1 +7 1 -1 1 +6 1 -16 1 -126 1 -1 1 -1 1 -1 1 -1 1 +132 1 -1 1 +6 1 -16 1 +7
+// @lines 1 -1 1 +6 1 +2 2 +1 1 +1 1 +2 1 +1 1 +1 2 +4 8

@@ -4,10 +4,9 @@
 //     the derivative of reduce_axes of each kind
 #include <baracuda/map/walk.cuh>
 
-#if BARACUDA_PASS == 1
-
 namespace baracuda {
 
+#if BARACUDA_PASS == 1
 template <typename T> using dy_type = BARACUDA_TYPE_DY;
 enum class Kind { sum, mean, norm1, squares };
 constexpr Kind KIND = Kind::BARACUDA_KIND;
@@ -16,6 +15,7 @@ enum : int { dy_, x_, dx_, COUNT };
 }
 
 struct Program {
+    static constexpr bool PLACED = false, RANDOM = false;
     using T = Element;
     using acc_t = acc_of<T>;
     struct Args : WalkArgs<operand::COUNT> {
@@ -26,7 +26,7 @@ struct Program {
     };
 
     // The values of cells.
-    template <int N, int PACKS> struct Cells {
+    template <int N, int PACKS> struct Cells : NoArrays {
         Pack<dy_type<T>, N> dy_slice[PACKS];
         Pack<T, N> x_slice[PACKS];
         Pack<T, N> dx_pack[PACKS];
@@ -59,26 +59,15 @@ struct Program {
         }
     };
 };
-
-}  // namespace baracuda
-
-using namespace baracuda;
-
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
-    BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
-    walk<Program>(args);
-}
 #endif
 
 #if BARACUDA_PASS == 2
-
-namespace baracuda {
-
 namespace operand {
 enum : int { x_, y_prod_held_, the_prod_prod_held_, the_where_part_prod_held_, the_where_part2_prod_held_, COUNT };
 }
 
 struct Program {
+    static constexpr bool PLACED = false, RANDOM = false;
     using T = Element;
     using acc_t = acc_of<T>;
     template <template <class> class Of> struct Reduced {
@@ -101,7 +90,7 @@ struct Program {
     };
 
     // The terms of sums, and the values of their cells.
-    template <int N, int PACKS> struct Terms {
+    template <int N, int PACKS> struct Terms : NoArrays {
         Pack<T, N> x_slice[PACKS];
 
         template <class Read> __device__ void reads(const Args& args, const Read& read) {
@@ -115,19 +104,15 @@ struct Program {
                 term.the_sum_ = x_ == acc_t(0.0) || x_ - x_ != acc_t(0.0) ? acc_t(1.0) : acc_t(0.0);
             });
         }
-        template <class Write> __device__ void writes(const Args& args, const Write& write) const {
-        }
     };
 
     // The outputs of sums.
-    template <int N, int PACKS> struct Epilogue {
+    template <int N, int PACKS> struct Epilogue : NoArrays {
         Pack<acc_of<T>, N> y_prod_held_pack[PACKS];
         Pack<acc_of<T>, N> the_prod_prod_held_pack[PACKS];
         Pack<bool, N> the_where_part_prod_held_pack[PACKS];
         Pack<acc_of<T>, N> the_where_part2_prod_held_pack[PACKS];
 
-        template <class Read> __device__ void reads(const Args& args, const Read& read) {
-        }
         template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
                 const acc_t y_ = reduced.y_;
@@ -149,21 +134,9 @@ struct Program {
         }
     };
 };
-
-}  // namespace baracuda
-
-using namespace baracuda;
-
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
-    BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
-    walk<Program>(args);
-}
 #endif
 
 #if BARACUDA_PASS == 3
-
-namespace baracuda {
-
 template <typename T> using dy_type = BARACUDA_TYPE_DY;
 namespace operand {
 enum : int { dy_, x_, y_prod_held_, the_prod_prod_held_, the_where_part_prod_held_, the_where_part2_prod_held_, dx_,
@@ -171,6 +144,7 @@ enum : int { dy_, x_, y_prod_held_, the_prod_prod_held_, the_where_part_prod_hel
 }
 
 struct Program {
+    static constexpr bool PLACED = false, RANDOM = false;
     using T = Element;
     using acc_t = acc_of<T>;
     struct Args : WalkArgs<operand::COUNT> {
@@ -184,7 +158,7 @@ struct Program {
     };
 
     // The values of cells.
-    template <int N, int PACKS> struct Cells {
+    template <int N, int PACKS> struct Cells : NoArrays {
         Pack<dy_type<T>, N> dy_slice[PACKS];
         Pack<T, N> x_slice[PACKS];
         Pack<acc_of<T>, N> y_prod_held_slice[PACKS];
@@ -220,21 +194,9 @@ struct Program {
         }
     };
 };
-
-}  // namespace baracuda
-
-using namespace baracuda;
-
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
-    BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
-    walk<Program>(args);
-}
 #endif
 
 #if BARACUDA_PASS == 4
-
-namespace baracuda {
-
 enum class Kind { max, min };
 constexpr Kind KIND = Kind::BARACUDA_KIND;
 template <Kind, class acc_t> struct Monoids;
@@ -249,6 +211,7 @@ enum : int { x_, y_max_held_, COUNT };
 }
 
 struct Program {
+    static constexpr bool PLACED = false, RANDOM = false;
     using T = Element;
     using acc_t = acc_of<T>;
     template <template <class> class Of> struct Reduced {
@@ -264,7 +227,7 @@ struct Program {
     };
 
     // The terms of sums, and the values of their cells.
-    template <int N, int PACKS> struct Terms {
+    template <int N, int PACKS> struct Terms : NoArrays {
         Pack<T, N> x_slice[PACKS];
 
         template <class Read> __device__ void reads(const Args& args, const Read& read) {
@@ -281,16 +244,12 @@ struct Program {
                 }
             });
         }
-        template <class Write> __device__ void writes(const Args& args, const Write& write) const {
-        }
     };
 
     // The outputs of sums.
-    template <int N, int PACKS> struct Epilogue {
+    template <int N, int PACKS> struct Epilogue : NoArrays {
         Pack<acc_of<T>, N> y_max_held_pack[PACKS];
 
-        template <class Read> __device__ void reads(const Args& args, const Read& read) {
-        }
         template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
                 if constexpr (KIND == Kind::max) {
@@ -308,21 +267,9 @@ struct Program {
         }
     };
 };
-
-}  // namespace baracuda
-
-using namespace baracuda;
-
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
-    BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
-    walk<Program>(args);
-}
 #endif
 
 #if BARACUDA_PASS == 5
-
-namespace baracuda {
-
 enum class Kind { max, min };
 constexpr Kind KIND = Kind::BARACUDA_KIND;
 template <Kind, class acc_t> struct Monoids;
@@ -337,6 +284,7 @@ enum : int { x_, y_max_held_, dx_part_max_held_, COUNT };
 }
 
 struct Program {
+    static constexpr bool PLACED = false, RANDOM = false;
     using T = Element;
     using acc_t = acc_of<T>;
     template <template <class> class Of> struct Reduced {
@@ -353,7 +301,7 @@ struct Program {
     };
 
     // The terms of sums, and the values of their cells.
-    template <int N, int PACKS> struct Terms {
+    template <int N, int PACKS> struct Terms : NoArrays {
         Pack<T, N> x_slice[PACKS];
         Pack<acc_of<T>, N> y_max_held_slice[PACKS];
 
@@ -373,16 +321,12 @@ struct Program {
                 }
             });
         }
-        template <class Write> __device__ void writes(const Args& args, const Write& write) const {
-        }
     };
 
     // The outputs of sums.
-    template <int N, int PACKS> struct Epilogue {
+    template <int N, int PACKS> struct Epilogue : NoArrays {
         Pack<acc_of<T>, N> dx_part_max_held_pack[PACKS];
 
-        template <class Read> __device__ void reads(const Args& args, const Read& read) {
-        }
         template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
                 if constexpr (KIND == Kind::max) {
@@ -402,21 +346,9 @@ struct Program {
         }
     };
 };
-
-}  // namespace baracuda
-
-using namespace baracuda;
-
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
-    BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
-    walk<Program>(args);
-}
 #endif
 
 #if BARACUDA_PASS == 6
-
-namespace baracuda {
-
 template <typename T> using dy_type = BARACUDA_TYPE_DY;
 enum class Kind { max, min };
 constexpr Kind KIND = Kind::BARACUDA_KIND;
@@ -425,6 +357,7 @@ enum : int { dy_, x_, y_max_held_, dx_part_max_held_, dx_, COUNT };
 }
 
 struct Program {
+    static constexpr bool PLACED = false, RANDOM = false;
     using T = Element;
     using acc_t = acc_of<T>;
     struct Args : WalkArgs<operand::COUNT> {
@@ -436,7 +369,7 @@ struct Program {
     };
 
     // The values of cells.
-    template <int N, int PACKS> struct Cells {
+    template <int N, int PACKS> struct Cells : NoArrays {
         Pack<dy_type<T>, N> dy_slice[PACKS];
         Pack<T, N> x_slice[PACKS];
         Pack<acc_of<T>, N> y_max_held_slice[PACKS];
@@ -468,27 +401,16 @@ struct Program {
         }
     };
 };
-
-}  // namespace baracuda
-
-using namespace baracuda;
-
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
-    BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
-    walk<Program>(args);
-}
 #endif
 
 #if BARACUDA_PASS == 7
-
-namespace baracuda {
-
 template <typename T> using dy_type = BARACUDA_TYPE_DY;
 namespace operand {
 enum : int { dy_, x_, dx_part_norm2_held_, COUNT };
 }
 
 struct Program {
+    static constexpr bool PLACED = false, RANDOM = false;
     using T = Element;
     using acc_t = acc_of<T>;
     template <template <class> class Of> struct Reduced {
@@ -505,7 +427,7 @@ struct Program {
     };
 
     // The terms of sums, and the values of their cells.
-    template <int N, int PACKS> struct Terms {
+    template <int N, int PACKS> struct Terms : NoArrays {
         Pack<T, N> x_slice[PACKS];
 
         template <class Read> __device__ void reads(const Args& args, const Read& read) {
@@ -517,12 +439,10 @@ struct Program {
                 term.the_sum_ = x_ * x_;
             });
         }
-        template <class Write> __device__ void writes(const Args& args, const Write& write) const {
-        }
     };
 
     // The outputs of sums.
-    template <int N, int PACKS> struct Epilogue {
+    template <int N, int PACKS> struct Epilogue : NoArrays {
         Pack<dy_type<T>, N> dy_slice[PACKS];
         Pack<acc_of<T>, N> dx_part_norm2_held_pack[PACKS];
 
@@ -543,26 +463,15 @@ struct Program {
         }
     };
 };
-
-}  // namespace baracuda
-
-using namespace baracuda;
-
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
-    BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
-    walk<Program>(args);
-}
 #endif
 
 #if BARACUDA_PASS == 8
-
-namespace baracuda {
-
 namespace operand {
 enum : int { x_, dx_part_norm2_held_, dx_, COUNT };
 }
 
 struct Program {
+    static constexpr bool PLACED = false, RANDOM = false;
     using T = Element;
     using acc_t = acc_of<T>;
     struct Args : WalkArgs<operand::COUNT> {
@@ -572,7 +481,7 @@ struct Program {
     };
 
     // The values of cells.
-    template <int N, int PACKS> struct Cells {
+    template <int N, int PACKS> struct Cells : NoArrays {
         Pack<T, N> x_slice[PACKS];
         Pack<acc_of<T>, N> dx_part_norm2_held_slice[PACKS];
         Pack<T, N> dx_pack[PACKS];
@@ -593,26 +502,15 @@ struct Program {
         }
     };
 };
-
-}  // namespace baracuda
-
-using namespace baracuda;
-
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
-    BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
-    walk<Program>(args);
-}
 #endif
 
 #if BARACUDA_PASS == 9
-
-namespace baracuda {
-
 namespace operand {
 enum : int { x_, y_norm_inf_held_, COUNT };
 }
 
 struct Program {
+    static constexpr bool PLACED = false, RANDOM = false;
     using T = Element;
     using acc_t = acc_of<T>;
     template <template <class> class Of> struct Reduced {
@@ -628,7 +526,7 @@ struct Program {
     };
 
     // The terms of sums, and the values of their cells.
-    template <int N, int PACKS> struct Terms {
+    template <int N, int PACKS> struct Terms : NoArrays {
         Pack<T, N> x_slice[PACKS];
 
         template <class Read> __device__ void reads(const Args& args, const Read& read) {
@@ -640,16 +538,12 @@ struct Program {
                 term.y_ = math::abs(x_);
             });
         }
-        template <class Write> __device__ void writes(const Args& args, const Write& write) const {
-        }
     };
 
     // The outputs of sums.
-    template <int N, int PACKS> struct Epilogue {
+    template <int N, int PACKS> struct Epilogue : NoArrays {
         Pack<acc_of<T>, N> y_norm_inf_held_pack[PACKS];
 
-        template <class Read> __device__ void reads(const Args& args, const Read& read) {
-        }
         template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
                 const acc_t y_ = reduced.y_;
@@ -661,26 +555,15 @@ struct Program {
         }
     };
 };
-
-}  // namespace baracuda
-
-using namespace baracuda;
-
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
-    BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
-    walk<Program>(args);
-}
 #endif
 
 #if BARACUDA_PASS == 10
-
-namespace baracuda {
-
 namespace operand {
 enum : int { x_, y_norm_inf_held_, dx_part_norm_inf_held_, dx_part2_norm_inf_held_, COUNT };
 }
 
 struct Program {
+    static constexpr bool PLACED = false, RANDOM = false;
     using T = Element;
     using acc_t = acc_of<T>;
     template <template <class> class Of> struct Reduced {
@@ -698,7 +581,7 @@ struct Program {
     };
 
     // The terms of sums, and the values of their cells.
-    template <int N, int PACKS> struct Terms {
+    template <int N, int PACKS> struct Terms : NoArrays {
         Pack<T, N> x_slice[PACKS];
         Pack<acc_of<T>, N> y_norm_inf_held_slice[PACKS];
 
@@ -713,17 +596,13 @@ struct Program {
                 term.the_sum_ = math::abs(x_) == y_norm_inf_held_ ? acc_t(1.0) : acc_t(0.0);
             });
         }
-        template <class Write> __device__ void writes(const Args& args, const Write& write) const {
-        }
     };
 
     // The outputs of sums.
-    template <int N, int PACKS> struct Epilogue {
+    template <int N, int PACKS> struct Epilogue : NoArrays {
         Pack<acc_of<T>, N> dx_part_norm_inf_held_pack[PACKS];
         Pack<acc_of<T>, N> dx_part2_norm_inf_held_pack[PACKS];
 
-        template <class Read> __device__ void reads(const Args& args, const Read& read) {
-        }
         template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
                 const acc_t the_sum_ = reduced.the_sum_;
@@ -739,27 +618,16 @@ struct Program {
         }
     };
 };
-
-}  // namespace baracuda
-
-using namespace baracuda;
-
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
-    BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
-    walk<Program>(args);
-}
 #endif
 
 #if BARACUDA_PASS == 11
-
-namespace baracuda {
-
 template <typename T> using dy_type = BARACUDA_TYPE_DY;
 namespace operand {
 enum : int { dy_, x_, y_norm_inf_held_, dx_part_norm_inf_held_, dx_part2_norm_inf_held_, dx_, COUNT };
 }
 
 struct Program {
+    static constexpr bool PLACED = false, RANDOM = false;
     using T = Element;
     using acc_t = acc_of<T>;
     struct Args : WalkArgs<operand::COUNT> {
@@ -772,7 +640,7 @@ struct Program {
     };
 
     // The values of cells.
-    template <int N, int PACKS> struct Cells {
+    template <int N, int PACKS> struct Cells : NoArrays {
         Pack<dy_type<T>, N> dy_slice[PACKS];
         Pack<T, N> x_slice[PACKS];
         Pack<acc_of<T>, N> y_norm_inf_held_slice[PACKS];
@@ -804,38 +672,39 @@ struct Program {
         }
     };
 };
+#endif
 
 }  // namespace baracuda
 
 using namespace baracuda;
 
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
+extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>())
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
-#endif
-// @lines templates/map.cu.jinja:30 3 +1 1 +4 2 +2 2 +1 2 +4 1 +2 2 +11 7 +12 1 +1 1 -1 1 -1 1 +5 1 +7 2 +1 2 +1 1 -1 1
-// @lines +5 2 +1 1 +1 1 -1 1 +14 2 -134 1 +141 1 -128 1 -1 1 +130 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7
-// @lines 1 +6 1 +2 3 +1 1 +2 2 +1 6 +1 4 +1 2 -148 2 +1 2 +20 7 +1 1 +1 1 -1 1 -1 1 +1 1 +1 1 -1 1 -1 1 +1 2 +1 1 +1 1
-// @lines -1 1 -1 1 -1 1 -1 1 +11 1 +1 2 +1 2 +1 2 +7 1 +1 1 +14 2 +8 1 -128 1 +141 1 -1 1 -1 1 +6 3 +4 3 -71 2 +7 1 -1
-// @lines 1 -1 1 -1 2 +1 1 +16 2 +8 1 +7 1 -1 1 -1 1 -127 1 -1 1 +129 1 -1 1 -1 1 -1 1 +9 3 +1 1 -1 1 -1 1 -1 1 +2 2 +1
-// @lines 6 +1 4 +1 2 -148 2 +1 2 +4 1 +15 2 -1 6 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 -1 1 -1
-// @lines 1 -1 1 -1 1 +5 2 +1 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +14 2 +8 1 -128 1 -1 1 -1 1 -1 1 -1 1 -1 1 +8 1 -1 1 -1 1
-// @lines +129 1 +9 3 +1 1 +2 2 +1 6 +1 4 +1 2 -148 2 +1 2 +7 2 +1 1 +1 1 +1 1 +1 1 -5 1 +1 1 +1 1 +3 7 +1 1 +1 1 +1 1
-// @lines +1 1 +1 2 +1 1 +1 1 -1 1 +11 1 +1 2 +1 2 +1 2 +7 1 +1 1 +14 2 +8 1 -128 1 +130 1 +10 1 +3 1 -16 1 +10 1 +3 1
-// @lines +2 3 +4 3 -71 2 +7 2 +1 1 +16 2 +8 1 +3 1 +3 1 +3 1 +6 1 -16 1 +3 1 +3 1 +6 1 +2 3 +1 1 +2 2 +1 6 +1 4 +1 2
-// @lines -148 2 +1 2 +7 2 +1 1 +1 1 +1 1 +1 1 -5 1 +1 1 +1 1 +3 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 -1 1 +11 1 +1
-// @lines 2 +1 2 +1 1 -1 2 +7 1 +1 1 -1 1 +14 2 +8 1 -128 1 -1 1 +130 1 +10 1 +3 1 -16 1 +10 1 +3 1 +2 3 +4 3 -71 2 +7 2
-// @lines +1 1 +16 2 +8 1 +3 1 +3 1 -127 1 +129 1 +6 1 -16 1 +3 1 -127 1 +129 1 +6 1 +2 3 +1 1 +2 2 +1 6 +1 4 +1 2 -148
-// @lines 2 +1 2 +4 1 +2 2 +11 7 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 -1 1 -1 1 +5 2 +1 1 +1 1 -1 1 -1 1
-// @lines -1 1 +14 2 +8 1 -128 1 -1 1 -1 1 -1 1 +130 1 +7 1 +6 1 -16 1 +7 1 +6 1 +2 3 +1 1 +2 2 +1 6 +1 4 +1 2 -148 2 +1
-// @lines 2 +4 1 +15 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 -1 1 +11 1 +1 2 +1 2 +1 2 +7 1 +1 1 +14 2 +8 1 -128 1
-// @lines +141 1 +6 3 +4 3 -71 2 +1 1 +5 2 +1 1 +1 1 +14 2 +8 1 -128 1 +134 1 -127 1 -1 1 +129 1 +9 3 +1 1 +2 2 +1 6 +1
-// @lines 4 +1 2 -148 2 +1 2 +20 7 +12 1 +1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 +5 2 +1 1 +1 1 -1 1 +14 2 +8 1 -128 1 -1 1
-// @lines +138 1 +9 3 +1 1 +2 2 +1 6 +1 4 +1 2 -148 2 +1 2 +20 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 +11 1 +1 2 +1 2
-// @lines +1 2 +7 1 +1 1 +14 2 +8 1 -128 1 +141 1 +6 3 +4 3 -71 2 +7 2 +1 1 +16 2 +8 1 +7 1 +3 1 +9 3 +1 1 +2 2 +1 6 +1
-// @lines 4 +1 2 -148 2 +1 2 +20 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 -1 1 -1 1 +11 1 +1 2 +1 2 +1 1 -1 2 +7 1 +1 1
-// @lines -1 1 +14 2 +8 1 -128 1 -1 1 +141 1 +6 3 +4 3 -71 2 +7 1 -1 2 +1 1 +16 2 +8 1 +7 1 -127 1 -1 1 +129 1 -1 1 +9 3
-// @lines +1 1 -1 1 +2 2 +1 6 +1 4 +1 2 -148 2 +1 2 +4 1 +15 7 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1
-// @lines -1 1 -1 1 -1 1 +5 2 +1 1 +1 1 -1 1 -1 1 -1 1 -1 1 +14 2 +8 1 -128 1 -1 1 -1 1 -1 1 -1 1 +138 1 -1 1 -1 1 +9 3
-// @lines +1 1 +2 2 +1 6 +1 4 +1 1
+// @lines templates/map.cu.jinja:30 3 +1 1 +4 4 +2 1 +5 1 +2 2 +11 6 +1 2 +12 1 +1 1 -1 1 -1 1 +5 1 +7 2 +1 2 +1 1 -1 1
+// @lines +5 2 +2 1 +1 1 -1 1 +14 1 +1 1 -137 1 +144 1 -131 1 -1 1 +133 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 +6 1 -16
+// @lines 1 +7 1 +6 1 +2 2 +1 1 +1 1 +2 1 +1 1 +1 1 +1 2 -141 1 +21 6 +1 2 +1 1 +1 1 -1 1 -1 1 +1 1 +1 1 -1 1 -1 1 +1 2
+// @lines +1 1 +1 1 -1 1 -1 1 -1 1 -1 1 +11 1 +1 2 +1 2 +1 2 +8 1 +1 1 +14 1 +1 1 +8 1 -131 1 +144 1 -1 1 -1 1 +6 2 +8 2
+// @lines -75 2 +7 1 -1 1 -1 1 -1 2 +21 1 +8 1 +7 1 -1 1 -1 1 -130 1 -1 1 +132 1 -1 1 -1 1 -1 1 +9 2 +1 1 +1 1 -1 1 -1 1
+// @lines -1 1 +2 1 +1 1 +1 1 +1 2 -141 1 +5 1 +15 2 -1 5 +1 2 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1
+// @lines -1 1 -1 1 -1 1 -1 1 -1 1 +5 2 +2 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +14 1 +1 1 +8 1 -131 1 -1 1 -1 1 -1 1 -1 1 -1
+// @lines 1 +8 1 -1 1 -1 1 +132 1 +9 2 +1 1 +1 1 +2 1 +1 1 +1 1 +1 2 -141 1 +8 2 +1 1 +1 1 +1 1 +1 1 -5 1 +1 1 +1 1 +3 6
+// @lines +1 2 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 +11 1 +1 2 +1 2 +1 2 +8 1 +1 1 +14 1 +1 1 +8 1 -131 1 +133 1 +10
+// @lines 1 +3 1 -16 1 +10 1 +3 1 +2 2 +8 2 -75 2 +7 2 +21 1 +8 1 +3 1 +3 1 +3 1 +6 1 -16 1 +3 1 +3 1 +6 1 +2 2 +1 1 +1
+// @lines 1 +2 1 +1 1 +1 1 +1 2 -141 1 +8 2 +1 1 +1 1 +1 1 +1 1 -5 1 +1 1 +1 1 +3 6 +1 2 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1
+// @lines +1 1 -1 1 -1 1 +11 1 +1 2 +1 2 +1 1 -1 2 +8 1 +1 1 -1 1 +14 1 +1 1 +8 1 -131 1 -1 1 +133 1 +10 1 +3 1 -16 1
+// @lines +10 1 +3 1 +2 2 +8 2 -75 2 +7 2 +21 1 +8 1 +3 1 +3 1 -130 1 +132 1 +6 1 -16 1 +3 1 -130 1 +132 1 +6 1 +2 2 +1
+// @lines 1 +1 1 +2 1 +1 1 +1 1 +1 2 -141 1 +5 1 +2 2 +11 6 +1 2 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 -1
+// @lines 1 -1 1 +5 2 +2 1 +1 1 -1 1 -1 1 -1 1 +14 1 +1 1 +8 1 -131 1 -1 1 -1 1 -1 1 +133 1 +7 1 +6 1 -16 1 +7 1 +6 1 +2
+// @lines 2 +1 1 +1 1 +2 1 +1 1 +1 1 +1 2 -141 1 +5 1 +15 6 +1 2 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 -1 1 +11 1 +1 2
+// @lines +1 2 +1 2 +8 1 +1 1 +14 1 +1 1 +8 1 -131 1 +144 1 +6 2 +8 2 -75 2 +1 1 +5 2 +2 1 +1 1 +14 1 +1 1 +8 1 -131 1
+// @lines +137 1 -130 1 -1 1 +132 1 +9 2 +1 1 +1 1 +2 1 +1 1 +1 1 +1 2 -141 1 +21 6 +1 2 +12 1 +1 1 -1 1 -1 1 +13 2 +1 2
+// @lines +1 1 -1 1 +5 2 +2 1 +1 1 -1 1 +14 1 +1 1 +8 1 -131 1 -1 1 +141 1 +9 2 +1 1 +1 1 +2 1 +1 1 +1 1 +1 2 -141 1 +21
+// @lines 6 +1 2 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 +11 1 +1 2 +1 2 +1 2 +8 1 +1 1 +14 1 +1 1 +8 1 -131 1 +144 1 +6
+// @lines 2 +8 2 -75 2 +7 2 +21 1 +8 1 +7 1 +3 1 +9 2 +1 1 +1 1 +2 1 +1 1 +1 1 +1 2 -141 1 +21 6 +1 2 +1 1 +1 1 +1 1 +1
+// @lines 1 +1 2 +1 1 +1 1 -1 1 -1 1 -1 1 +11 1 +1 2 +1 2 +1 1 -1 2 +8 1 +1 1 -1 1 +14 1 +1 1 +8 1 -131 1 -1 1 +144 1 +6
+// @lines 2 +8 2 -75 2 +7 1 -1 2 +21 1 +8 1 +7 1 -130 1 -1 1 +132 1 -1 1 +9 2 +1 1 +1 1 -1 1 +2 1 +1 1 +1 1 +1 2 -141 1
+// @lines +5 1 +15 6 +1 2 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 -1 1 -1 1 -1 1 +5 2 +2 1 +1 1 -1 1 -1
+// @lines 1 -1 1 -1 1 +14 1 +1 1 +8 1 -131 1 -1 1 -1 1 -1 1 -1 1 +141 1 -1 1 -1 1 +9 2 +1 1 +1 1 +2 1 +1 1 +1 1 +1 2 +2
+// @lines 8

@@ -14,6 +14,7 @@ enum : int { x_, y_, mu_, COUNT };
 }
 
 struct Program {
+    static constexpr bool PLACED = false, RANDOM = false;
     using T = Element;
     using acc_t = acc_of<T>;
     template <template <class> class Of> struct Reduced {
@@ -32,7 +33,7 @@ struct Program {
     };
 
     // The terms of sums, and the values of their cells.
-    template <int N, int PACKS> struct Terms {
+    template <int N, int PACKS> struct Terms : NoArrays {
         Pack<T, N> x_slice[PACKS];
 
         template <class Read> __device__ void reads(const Args& args, const Read& read) {
@@ -44,17 +45,13 @@ struct Program {
                 term.y_spread_ = x_;
             });
         }
-        template <class Write> __device__ void writes(const Args& args, const Write& write) const {
-        }
     };
 
     // The outputs of sums.
-    template <int N, int PACKS> struct Epilogue {
+    template <int N, int PACKS> struct Epilogue : NoArrays {
         Pack<y_type<T>, N> y_pack[PACKS];
         Pack<mu_type<T>, N> mu_pack[PACKS];
 
-        template <class Read> __device__ void reads(const Args& args, const Read& read) {
-        }
         template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
             const i64 cell_size = args.cell_size;
             const i64 correction_ = i64(args.correction_);
@@ -77,10 +74,10 @@ struct Program {
 
 using namespace baracuda;
 
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
+extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>())
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
-// @lines templates/map.cu.jinja:30 3 +1 1 -1 1 +4 2 +5 2 +4 1 -1 1 +15 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 -1 1
-// @lines +5 1 +2 1 +2 1 +1 2 +1 2 +1 2 +7 1 +1 1 +14 2 +8 1 -128 1 +141 1 +6 3 +4 3 -71 2 +7 1 -1 2 +1 1 +16 2 -134 1
-// @lines +2 1 +138 1 +7 1 -1 1 +3 1 -1 1 -1 1 +9 3 +1 1 -1 1 +2 2 +1 6 +1 4
+// @lines templates/map.cu.jinja:30 3 +1 1 -1 1 +4 4 +8 1 -1 1 +15 6 +1 2 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 -1 1
+// @lines +5 1 +2 1 +2 1 +1 2 +1 2 +1 2 +8 1 +1 1 +14 1 +1 1 +8 1 -131 1 +144 1 +6 2 +8 2 -75 2 +7 1 -1 2 +21 1 -137 1
+// @lines +2 1 +141 1 +7 1 -1 1 +3 1 -1 1 -1 1 +9 2 +1 1 +1 1 -1 1 +2 1 +1 1 +1 2 +4 8

@@ -12,6 +12,7 @@ enum : int { ids_, table_, y_, COUNT };
 }
 
 struct Program {
+    static constexpr bool PLACED = true, RANDOM = false;
     using T = Element;
     using acc_t = acc_of<T>;
     struct Args : WalkArgs<operand::COUNT> {
@@ -22,7 +23,7 @@ struct Program {
     };
 
     // The values of cells.
-    template <int N, int PACKS> struct Cells {
+    template <int N, int PACKS> struct Cells : NoArrays {
         Pack<ids_type<T>, N> ids_slice[PACKS];
         Pack<acc_t, N> table_read_slice[PACKS];
         Pack<T, N> y_pack[PACKS];
@@ -52,9 +53,9 @@ struct Program {
 
 using namespace baracuda;
 
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(true))
+extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>())
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
-// @lines templates/map.cu.jinja:30 3 +1 1 +4 2 +5 2 +4 1 +15 7 +12 1 +1 1 -1 1 -1 1 +2 1 +10 2 +1 2 +1 1 +2 1 +2 2 +1 1
-// @lines +1 1 +2 1 +1 1 -1 1 -108 1 +112 1 +1 1 +1 2 +8 1 -124 1 +134 1 +9 3 +1 1 +2 2 +1 6 +1 4
+// @lines templates/map.cu.jinja:30 3 +1 1 +4 4 +8 1 +15 6 +1 2 +12 1 +1 1 -1 1 -1 1 +2 1 +10 2 +1 2 +1 1 +2 1 +2 2 +2 1
+// @lines +1 1 +2 1 +1 1 -1 1 -110 1 +114 1 +1 1 +1 1 +1 1 +8 1 -127 1 +137 1 +9 2 +1 1 +1 1 +2 1 +1 1 +1 2 +4 8

@@ -11,6 +11,7 @@ enum : int { x_, y_, i_index, j_index, COUNT };
 }
 
 struct Program {
+    static constexpr bool PLACED = true, RANDOM = false;
     using T = Element;
     using acc_t = acc_of<T>;
     struct Args : WalkArgs<operand::COUNT> {
@@ -23,7 +24,7 @@ struct Program {
     };
 
     // The values of cells.
-    template <int N, int PACKS> struct Cells {
+    template <int N, int PACKS> struct Cells : NoArrays {
         Pack<acc_t, N> x_read_slice[PACKS];
         Pack<T, N> y_pack[PACKS];
 
@@ -54,9 +55,10 @@ struct Program {
 
 using namespace baracuda;
 
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(true))
+extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>())
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
-// @lines templates/map.cu.jinja:30 3 +1 1 +4 2 +5 2 +20 7 +12 1 +1 1 -1 1 +2 1 +5 1 -1 1 -1 1 +4 2 +1 2 +4 1 +2 2 +1 1
-// @lines +4 1 +1 1 -120 1 -1 1 +8 1 -1 1 +115 1 -1 1 +1 1 +1 2 +8 1 -124 1 +134 1 +9 3 +1 1 +2 2 +1 6 +1 4
+// @lines templates/map.cu.jinja:30 3 +1 1 +4 4 +24 6 +1 2 +12 1 +1 1 -1 1 +2 1 +5 1 -1 1 -1 1 +4 2 +1 2 +4 1 +2 2 +2 1
+// @lines +4 1 +1 1 -122 1 -1 1 +8 1 -1 1 +117 1 -1 1 +1 1 +1 1 +1 1 +8 1 -127 1 +137 1 +9 2 +1 1 +1 1 +2 1 +1 1 +1 2 +4
+// @lines 8

@@ -11,6 +11,7 @@ enum : int { dy_, dx_, COUNT };
 }
 
 struct Program {
+    static constexpr bool PLACED = false, RANDOM = false;
     using T = Element;
     using acc_t = acc_of<T>;
     template <template <class> class Of> struct Reduced {
@@ -26,7 +27,7 @@ struct Program {
     };
 
     // The terms of sums, and the values of their cells.
-    template <int N, int PACKS> struct Terms {
+    template <int N, int PACKS> struct Terms : NoArrays {
         Pack<T, N> dy_slice[PACKS];
 
         template <class Read> __device__ void reads(const Args& args, const Read& read) {
@@ -38,16 +39,12 @@ struct Program {
                 term.dx_ = dy_;
             });
         }
-        template <class Write> __device__ void writes(const Args& args, const Write& write) const {
-        }
     };
 
     // The outputs of sums.
-    template <int N, int PACKS> struct Epilogue {
+    template <int N, int PACKS> struct Epilogue : NoArrays {
         Pack<T, N> dx_pack[PACKS];
 
-        template <class Read> __device__ void reads(const Args& args, const Read& read) {
-        }
         template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
                 const acc_t dx_ = reduced.dx_;
@@ -64,9 +61,10 @@ struct Program {
 
 using namespace baracuda;
 
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>(false))
+extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>())
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
-// @lines templates/map.cu.jinja:30 3 +1 1 +4 2 +5 2 +20 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 +11 1 +1 2 +1 2 +1 2
-// @lines +7 1 +1 1 +14 2 +8 1 -128 1 +141 1 +6 3 +4 3 -71 2 +7 2 +1 1 +16 2 +8 1 +7 1 +3 1 +9 3 +1 1 +2 2 +1 6 +1 4
+// @lines templates/map.cu.jinja:30 3 +1 1 +4 4 +24 6 +1 2 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 +11 1 +1 2 +1 2 +1 2
+// @lines +8 1 +1 1 +14 1 +1 1 +8 1 -131 1 +144 1 +6 2 +8 2 -75 2 +7 2 +21 1 +8 1 +7 1 +3 1 +9 2 +1 1 +1 1 +2 1 +1 1 +1
+// @lines 2 +4 8

@@ -136,6 +136,6 @@ template <class Program, class Args> __device__ void walk(const Args& args) {
 }
 
 // Blocks per multiprocessor: those that reduce all run at the same time.
-template <class> __device__ constexpr int blocks_per_sm(bool, bool = false) { return WALK == Walk::ROWS ? 4 : 1; }
+template <class> __device__ constexpr int blocks_per_sm() { return WALK == Walk::ROWS ? 4 : 1; }
 
 }  // namespace baracuda

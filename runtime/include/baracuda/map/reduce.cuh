@@ -19,6 +19,12 @@ template <typename A> struct Compensated {
     __device__ A total() const { return low - low == A(0) ? high + low : high; }
 };
 
+// What a program's packs read and write, unless it says so.
+struct NoArrays {
+    template <class Args, class Read> __device__ void reads(const Args&, const Read&) {}
+    template <class Args, class Write> __device__ void writes(const Args&, const Write&) const {}
+};
+
 // A sum of terms. GUARDED: a term counts only if its cell exists; without, it is 0 where all inputs are 0.
 template <typename A, bool GUARDED_ = true> struct Sum {
     static constexpr bool GUARDED = GUARDED_;

@@ -295,12 +295,12 @@ __device__ constexpr int blocks_of_columns(int operands, int widest) {
     const int sums = LAYOUT == Layout::PACKED ? 4 : 3, words = widest / int(sizeof(acc_of<Element>));
     return words > 2 ? 2 : words == 2 ? sums - 1 : sums;
 }
-template <class Program> __device__ constexpr int blocks_per_sm(bool computes_places, bool random = false) {
+template <class Program> __device__ constexpr int blocks_per_sm() {
     constexpr int OPERANDS = Program::Args::OPERANDS;
     constexpr bool STORED = WALK == Walk::CELLS || WALK == Walk::COPIES;
     if (BARACUDA_WIDE) return 1;
-    if (computes_places) return STORED ? 3 : 1;
-    if (STORED) return blocks_of_cells(OPERANDS, random);
+    if (Program::PLACED) return STORED ? 3 : 1;
+    if (STORED) return blocks_of_cells(OPERANDS, Program::RANDOM);
     // Measured: f64 4131 GB/s with 6 blocks, 3934 with 8; bf16 3379 and 3550.
     if (WALK == Walk::SINGLES) return sizeof(Element) > 4 ? 6 : 8;
     if constexpr (WALK == Walk::COLUMNS)

@@ -22,7 +22,7 @@ INTS = "a: int, b: int, c: int"
         ("s: shape, a: int", "p: s, i: a", "[p, i]", (5, 6, 2), {"s": (5, 6), "a": 2}),
         ("s: shape, a: int", "p: s, i: a", "[p, i]", (2,), {"s": (), "a": 2}),
         ("s: shape", "p: s", "[p]", (5, 6), {"s": (5, 6)}),
-        ("s: shape, t: shape, a: int, b: int", "i: a, p: s, q: t, j: b", "[i, p, q, j]", (2, 5, 6, 3), {"a": 2, "b": 3}),
+        ("s: shape, t: shape, a: int, b: int", "i: a, p: s, q: t, j: b", "[i, p, q, j]", (2, 5, 3), {"a": 2, "b": 3}),
         ("a: {type: int, doc: d}", "i: a * 2", "[i]", (6,), {"a": 3}),
         ("a: {type: int, doc: d}", "i: a + 1", "[i]", (6,), {}),
         ("a: int, b: int", "i: a, j: b", "[i * j]", (12,), {"b": 6}),
@@ -46,4 +46,4 @@ def test_fields_follow_from_shapes(
 def test_too_few_axes_show_nothing() -> None:
     assert Extent("s", "x", 2, behind=1).of((1, 2), {}) is None
     assert Extent("a", "x", -2).of((1,), {}) is None
-    assert [e.least_rank for e in (Extent("s", "x", 2, behind=1), Extent("a", "x", -2), Extent("a", "x", 1))] == [3, 2, 2]
+    assert (Extent("s", "x", 2, behind=1).least_rank, Extent("a", "x", -2).least_rank) == (3, 2)

@@ -163,7 +163,7 @@ backward:
 
 
 def test_a_program_by_hand_reads_at_places_as_its_forward_does(tmp_path: Path) -> None:
-    """Outside of the table is what the forward says, outside of the gradient 0; dims that are named are further ones."""
+    """Outside of the table is what the forward says, of the gradient 0; dims that are named are further ones."""
     spec = pair(tmp_path, PLACED)[1].spec
     assert isinstance(spec, MapSpec)
     assert {name: t.outside for name, t in spec.inputs.items()} == {"dy": 0, "table": 0, "at": None}
@@ -197,7 +197,8 @@ def test_tensors_of_a_gradient_have_the_dims_of_theirs(
 def test_a_gradient_apart_lists_the_dims_of_its_forward_first(tmp_path: Path) -> None:
     forward, _, backward = PLACED.partition("backward:\n")
     (tmp_path / "placed.yaml").write_text(forward, encoding="utf-8")
-    apart = "op: placed_backward\ndoc: Its gradient.\ngradient: {of: placed, cotangents: {dy: y}, wrt: {dtable: table}}\n"
+    apart = "op: placed_backward\ndoc: Its gradient.\ngradient: {of: placed, cotangents: {dy: y}, wrt: "
+    apart += "{dtable: table}}\n"
     apart += "descriptor: {count: int, entries: int}\ndims: {row: entries}\n"
     apart += "inputs: {dy: {dims: [row]}}\noutputs: {dtable: {dims: [row]}}\nprogram: dtable = dy\n"
     (tmp_path / "placed_backward.yaml").write_text(apart.replace("count: int, ", ""), encoding="utf-8")

@@ -195,7 +195,7 @@ def test_tensors_of_a_gradient_have_the_dims_of_theirs(
 
 
 def test_a_gradient_apart_lists_the_dims_of_its_forward_first(tmp_path: Path) -> None:
-    forward, _, backward = PLACED.partition("backward:\n")
+    forward = PLACED.partition("backward:\n")[0]
     (tmp_path / "placed.yaml").write_text(forward, encoding="utf-8")
     apart = "op: placed_backward\ndoc: Its gradient.\ngradient: {of: placed, cotangents: {dy: y}, wrt: "
     apart += "{dtable: table}}\n"

@@ -251,7 +251,7 @@ class _Derivation:
             return [t.times(Term(1.0, when=here)) for t in all_cells]
         terms = self._fitted(terms, self._over(terms) - {*fixed})
         places: dict[str, Expr] = {}
-        inside, whole = list[Expr](), [*here]
+        inside, whole = list[Expr](), list[Expr](here)
         for dim in (dim for dim in read.computed if dim not in fixed):
             cell, found = self._reader_of(read, dim, self._over(terms))
             places[cell], conditions = found

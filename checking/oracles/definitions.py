@@ -268,6 +268,11 @@ def _average(fields: Fields, arrays: Arrays) -> dict[str, Any]:
     return {"average_new": np.average(both, axis=0, weights=[decay, 1 - decay])}
 
 
+def _clipped(fields: Fields, arrays: Arrays) -> dict[str, Any]:
+    norm = np.linalg.norm(arrays["g"])
+    return {"g_new": arrays["g"] * np.clip(fields["limit"] / (norm + fields["eps"]), None, 1), "norm": norm}
+
+
 def _pad(fields: Fields, arrays: Arrays) -> dict[str, Any]:
     """By NumPy where it adds, by slices where it takes away."""
     widths = ((fields["top"], fields["bottom"]), (fields["left"], fields["right"]))
@@ -332,6 +337,7 @@ _ADAPTERS: dict[str, Adapter] = {
     "ml_dtypes.float8_e4m3fn": _float8,
     "numpy.average": _average,
     "numpy.batch_norm": _batch_norm,
+    "numpy.clip": _clipped,
     "numpy.complex128": _complex,
     "numpy.concatenate": _concatenate,
     "numpy.convolve": _convolve,

@@ -103,8 +103,11 @@ def tensors(spec: OpSpec) -> Iterator[Finding]:
                 yield (*place, key), 0, message
             field = spec.descriptor.get(tensor.optional) if tensor.optional else None
             if tensor.optional and (field is None or field.type != "bool"):
-                text = f"{tensor.optional!r} is not a bool of the descriptor"
-                yield (*place, "optional"), 0, f"{text}; write has_{name}, which need not be declared, or declare it"
+                flags = [n for n, f in spec.descriptor.items() if f.type == "bool"]
+                hint = near(tensor.optional, flags)
+                if not hint.startswith("did"):
+                    hint = f"write has_{name}, which need not be declared, or declare it"
+                yield (*place, "optional"), 0, f"{tensor.optional!r} is not a bool of the descriptor; {hint}"
             if section == "inputs" and bool(tensor.optional) != (tensor.default is not None):
                 yield (
                     place,

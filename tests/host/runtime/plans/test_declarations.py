@@ -24,8 +24,7 @@ def test_shapes_show_the_fields_that_a_plan_says_they_show(op: str) -> None:
         problem = Problem.of(subject, case, subject.spec.dtypes[0])
         for e in subject.plan.EXTENTS:
             if problem.plan.present(e.tensor):
-                shape = problem.shape_of(e.tensor)
-                shown = shape if e.axis is None else shape[e.axis] - e.less
+                shown = e.of(problem.shape_of(e.tensor), problem.values)
                 assert shown == getattr(problem.descriptor, e.field), e
 
 

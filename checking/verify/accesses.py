@@ -58,7 +58,7 @@ def _check_switch(problem: Problem, memory: HostMemory) -> None:
         device.check = True
     run_watched(problem, memory, {}, {})
     of_all = plan._watched
-    plan._watched = lambda *args: [array for array in of_all(*args) if array.name not in inputs]
+    plan._watched = lambda *args: [array for array in of_all(*args) if array.name.partition("[")[0] not in inputs]
     try:
         run_watched(problem, memory, {}, {})
     except KernelInternal:

@@ -5,6 +5,7 @@ With BARACUDA_TEST_SAMPLE=WORD, of three of them.
 
 from __future__ import annotations
 
+import math
 import os
 import random
 from collections.abc import Callable
@@ -285,6 +286,106 @@ def _(x: Tensor) -> Tensor:
     return torch.logsumexp(x, -1)
 
 
+@against("multi_margin_loss", normal(6, 9), ints(9, 6), margin=0.3)
+def _(x: Tensor, target: Tensor) -> Tensor:
+    return F.multi_margin_loss(x, target, p=1, margin=0.3, reduction="none")
+
+
+@against("avg_pool1d", normal(2, 3, 17), kernel=3, stride=2, padding=1)
+def _(x: Tensor) -> Tensor:
+    return F.avg_pool1d(x, 3, 2, 1, count_include_pad=False)
+
+
+@against("qk_norm_rope", normal(5, 3, 8), normal(8), ints(11, 5), part(11, 4), part(11, 4), fixed=(3, 4))
+def _(x: Tensor, gamma: Tensor, positions: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
+    a, b = F.rms_norm(x, (8,), gamma, 1e-6).chunk(2, -1)
+    c, s = cosines[positions][:, None], sines[positions][:, None]
+    return torch.cat([a * c - b * s, b * c + a * s], -1)
+
+
+@against("gated_group_rms_norm", normal(5, 3, 8), normal(5, 3, 8), normal(24))
+def _(x: Tensor, z: Tensor, gamma: Tensor) -> Tensor:
+    return F.rms_norm(x * F.silu(z), (8,), None, 1e-5) * gamma.view(3, 8)
+
+
+@against("distillation_loss", normal(5, 7), normal(5, 7), fixed=(1,), temperature=2.0)
+def _(student: Tensor, teacher: Tensor) -> Tensor:
+    return F.kl_div(F.log_softmax(student / 2, -1), F.softmax(teacher / 2, -1), reduction="batchmean") * 4
+
+
+@against("router_z_and_balance_loss", normal(13, 6))
+def _(x: Tensor) -> Tensor:
+    return torch.logsumexp(x, -1).square().mean()
+
+
+@against("t5_bias", normal(2, 3, 50, 40), normal(32, 3))
+def _(scores: Tensor, table: Tensor) -> Tensor:
+    away = torch.arange(40)[None] - torch.arange(50)[:, None]
+    far = 8 + ((away.abs().double() / 8).log() / math.log(16) * 8).clamp(min=0).long().clamp(max=7)
+    bucket = 16 * (away > 0) + torch.where(away.abs() < 8, away.abs(), far)
+    return scores + table[bucket].permute(2, 0, 1)
+
+
+@against("sigmoid_gated_heads", normal(5, 3, 8), normal(5, 3))
+def _(x: Tensor, gate: Tensor) -> Tensor:
+    return x * torch.sigmoid(gate)[..., None]
+
+
+@against("l2_attention_pool", normal(4, 9), normal(4, 9, 6))
+def _(scores: Tensor, x: Tensor) -> Tensor:
+    return torch.einsum("bt,btd->bd", scores.softmax(-1), x)
+
+
+@against("cumulative_mean", normal(3, 11, 5))
+def _(x: Tensor) -> Tensor:
+    return x.cumsum(1) / torch.arange(1, 12, dtype=torch.float64)[:, None]
+
+
+@against("gemma_rms_norm", normal(2, 3, 7), normal(7))
+def _(x: Tensor, gamma: Tensor) -> Tensor:
+    return F.rms_norm(x, (7,), 1 + gamma, 1e-6)
+
+
+@against("token_shift", normal(2, 5, 7), normal(7))
+def _(x: Tensor, mu: Tensor) -> Tensor:
+    return x * mu + F.pad(x, (0, 0, 1, 0))[:, :-1] * (1 - mu)
+
+
+@against("depthwise_conv1d", normal(2, 3, 9), normal(3, 4), padding=2)
+def _(x: Tensor, w: Tensor) -> Tensor:
+    return F.conv1d(x, w[:, None], padding=2, groups=3)
+
+
+@against("dice_loss", normal(2, 3, 4, 5), (part(2, 3, 4, 5) < 0.5).double(), fixed=(1,))
+def _(logits: Tensor, target: Tensor) -> Tensor:
+    p = logits.sigmoid()
+    both, each = (p * target).sum((2, 3)), p.sum((2, 3)) + target.sum((2, 3))
+    return (1 - (2 * both + 1) / (each + 1)).mean()
+
+
+CORNERS = part(2, 50, 2) * 2
+BOXES = torch.cat([CORNERS, CORNERS + part(2, 50, 2) * 2], -1)
+
+
+@against("giou_loss", *BOXES, fixed=(1,))
+def _(a: Tensor, b: Tensor) -> Tensor:
+    inner = torch.minimum(a[:, 2:], b[:, 2:]) - torch.maximum(a[:, :2], b[:, :2])
+    outer = torch.maximum(a[:, 2:], b[:, 2:]) - torch.minimum(a[:, :2], b[:, :2])
+    both = inner.clamp(min=0).prod(1)
+    union = sum((of[:, 2:] - of[:, :2]).prod(1) for of in (a, b)) - both
+    return 1 - both / (union + 1e-7) + (outer.prod(1) - union) / (outer.prod(1) + 1e-7)
+
+
+@against("softcap", 60 * normal(2, 3, 7), normal(2, 3, 7), fixed=(1,), cap=50.0)
+def _(x: Tensor, mask: Tensor) -> Tensor:
+    return 50 * torch.tanh(x / 50) + mask
+
+
+@against("nearest_upsample_concat", normal(2, 3, 8, 10), normal(2, 4, 4, 5))
+def _(skip: Tensor, x: Tensor) -> Tensor:
+    return torch.cat([skip, F.interpolate(x, scale_factor=2, mode="nearest")], 1)
+
+
 def sample(ops: list[str]) -> list[str]:
     word = os.environ.get("BARACUDA_TEST_SAMPLE")
     return ops if word is None else sorted(random.Random(word).sample(ops, 3))
@@ -303,6 +404,35 @@ def test_values_and_gradients(op: str) -> None:
         due.backward(slope)
         for i in with_slope:
             torch.testing.assert_close(ours[i].grad, theirs[i].grad, rtol=1e-9, atol=1e-9)
+
+
+def test_norms_and_steps_of_lists() -> None:
+    shapes, rng, ops = [(3, 5), (7,), (0,), (2, 3, 4), ()], np.random.default_rng(0), functions(catalogue)
+    p, g, m = ([np.asarray(rng.standard_normal(shape)) for shape in shapes] for _ in range(3))
+    v, norm = [np.asarray(a * a) for a in m], np.sqrt(sum((a * a).sum() for a in g))
+    found = ops["global_norm_and_max"](g)
+    np.testing.assert_allclose(found, (norm, max(abs(a).max() for a in g if a.size)), rtol=1e-12)
+    due = []
+    for a, b, c, d in zip(p, g, m, v, strict=True):
+        step = b * min(1.0, 1.0 / (norm + 1e-6))
+        first, second = 0.9 * c + 0.1 * step, 0.999 * d + 0.001 * step * step
+        due.append(a - 0.01 * first / (1 - 0.9**3) / (np.sqrt(second / (1 - 0.999**3)) + 1e-8))
+    ops["adam_clipped"](p, g, m, v, np.array(0.01), np.array(3))
+    for a, b in zip(p, due, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+    slow = [np.zeros_like(a) for a in p]
+    ops["lookahead"](slow, p, alpha=0.5)
+    for a, b, c in zip(slow, p, due, strict=True):
+        np.testing.assert_allclose((a, b), (c / 2, c / 2), rtol=1e-9, atol=1e-12)
+
+
+def test_factors_of_a_matrix_in_place() -> None:
+    g, r, c = normal(6, 9).numpy(), part(6).numpy() + 0.5, part(9).numpy() + 0.5
+    rows, cols = (0.9 * of + 0.1 * (g * g + 1e-30).mean(axis) for of, axis in ((r, 1), (c, 0)))
+    update, _, _ = functions(catalogue)["adafactor_factors"](g, r, c, decay=0.9, r_new=r, c_new=c)
+    np.testing.assert_allclose(update, g / np.sqrt(rows[:, None] * cols / rows.mean()), rtol=1e-9)
+    np.testing.assert_allclose(r, rows, rtol=1e-12)
+    np.testing.assert_allclose(c, cols, rtol=1e-12)
 
 
 def test_a_quantised_norm_of_a_sum_in_place() -> None:

@@ -136,7 +136,8 @@ def check_compensation(problems: Iterable[MapProblem], memory: Memory) -> MapPro
                 got = problem.flat(argument, as_float(outputs[argument]))
                 # In f64 what is wanted is rounded, too.
                 bounded = problem.results[argument] in _with_elements(problem) or types[argument] == ElementKind.F64
-                one = types[argument].row.unit_roundoff * np.abs(wanted)
+                row = types[argument].row
+                one = row.unit_roundoff * np.maximum(np.abs(wanted), row.smallest_normal)
                 if np.any(np.abs(got - wanted) > (np.maximum(one, bounds[argument]) if bounded else one)):
                     at = int(np.argmax(np.abs(got - wanted)))
                     lost = f"{argument!r} is {got.flat[at]:.17g}, needs {wanted.flat[at]:.17g}"

@@ -248,7 +248,7 @@ class _Bounds:
         return Bounded(np.where(inside, found, outside.value), error)
 
     def _cast(self, unit_roundoff: float, arg: Bounded) -> Bounded:
-        tiny, largest = _RANGE[unit_roundoff]
+        tiny, largest = _RANGE.get(unit_roundoff, (0.0, np.inf))  # a reference's casts round nothing
         most = np.abs(arg.value) + arg.error
         error = arg.error + unit_roundoff * most + tiny
         return Bounded(arg.value, np.where(most > largest, np.inf, error))

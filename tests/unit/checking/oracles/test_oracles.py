@@ -13,6 +13,8 @@ import pytest
 
 from baracuda.checking.oracles.program import _differentiable
 from baracuda.checking.oracles.references import Units, definition
+from baracuda.codegen.program import Scope, parse
+from baracuda.codegen.program.evaluate import Arithmetic, Bounded, Space, bound
 
 Fields = dict[str, Any]
 Arrays = dict[str, np.ndarray]
@@ -322,3 +324,21 @@ def test_where_of_operands_that_vary_along_fewer_dims_has_their_slopes() -> None
     slope = autograd.grad(lambda w: xp.sum(xp.where(chosen, w, 0.0) * 2.0))(np.ones((1, 3)))
     np.testing.assert_array_equal(slope, [[2.0, 0.0, 4.0]])
     assert xp.where(chosen, 1, np.int64(2)).dtype.kind == "i"
+
+
+@pytest.mark.parametrize("of", ["maximum", "minimum"])
+def test_both_operands_share_a_slope_where_neither_is_larger(of: str) -> None:
+    """Of equal numbers, and of a NaN; else only the one that is chosen has one."""
+    xp, a, b = _differentiable(), np.array([1.0, 2.0, 3.0, np.nan]), np.array([2.0, 2.0, 1.0, 0.0])
+    first, second = autograd.grad(lambda a, b: xp.sum(getattr(xp, of)(a, b)), (0, 1))(a, b)
+    chosen = [0.0, 0.5, 1.0, 0.5] if of == "maximum" else [1.0, 0.5, 0.0, 0.5]
+    np.testing.assert_array_equal(first, chosen)
+    np.testing.assert_array_equal(second, [1 - x for x in chosen])
+
+
+def test_casts_of_a_reference_round_nothing() -> None:
+    """Its error bound is that of float64, in which it is evaluated."""
+    how = Arithmetic(2.0**-53, 0.0, lambda dims, count: float(count), {"f16": 0.0})
+    lines = parse("y = f16(x)", Scope(("n",), {"x": frozenset({"n"})}))
+    found = bound(lines, {"x": Bounded(np.array([1e9, 1e-9]), 0.0)}, Space({"n": 2}), how)
+    np.testing.assert_array_equal(found["y"].error, [0.0, 0.0])

@@ -60,14 +60,12 @@ template <typename T> struct flash_sdpa_args {
     acc_of<T>* part_totals;
 };
 
-}  // namespace baracuda
-
-using namespace baracuda;
-
 extern "C" __global__ void __launch_bounds__(BARACUDA_THREADS, BARACUDA_BLOCKS_PER_SM)
     BARACUDA_SYMBOL(__grid_constant__ const flash_sdpa_args<Element> args) {
     BARACUDA_KERNEL<Element, Schedule, Variant>(args);
 }
+
+}  // namespace baracuda
 // @lines templates/body.cu.jinja:1 3 +1 1 -1 1 +1 2 +2 1 +6 1 -6 1 +4 1 +2 2 +2 8 +1 1 -1 1 +2 1 -1 1 -1 1 -1 1 +2 1 -1
 // @lines 1 +1 2 +3 1 +1 1 +1 1 -1 1 -1 1 +1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1
-// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 +1 10
+// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 +1 8

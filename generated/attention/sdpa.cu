@@ -43,13 +43,11 @@ template <typename T> struct sdpa_args {
     acc_of<T>* scores;
 };
 
-}  // namespace baracuda
-
-using namespace baracuda;
-
 extern "C" __global__ void __launch_bounds__(BARACUDA_THREADS, BARACUDA_BLOCKS_PER_SM)
     BARACUDA_SYMBOL(__grid_constant__ const sdpa_args<Element> args) {
     BARACUDA_KERNEL<Element, Schedule, Variant>(args);
 }
+
+}  // namespace baracuda
 // @lines templates/body.cu.jinja:1 3 +1 1 -1 1 +1 2 +9 2 +5 8 +1 1 +2 1 -1 1 -1 1 +2 1 -1 1 +1 2 +3 1 +8 1 -1 1 -1 1 -1
-// @lines 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 +1 10
+// @lines 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 +1 8

@@ -55,14 +55,12 @@ template <typename T> struct causal_conv1d_backward_args {
     acc_of<T>* partials;
 };
 
-}  // namespace baracuda
-
-using namespace baracuda;
-
 extern "C" __global__ void __launch_bounds__(BARACUDA_THREADS, BARACUDA_BLOCKS_PER_SM)
     BARACUDA_SYMBOL(__grid_constant__ const causal_conv1d_backward_args<Element> args) {
     BARACUDA_KERNEL<Element, Schedule, Variant>(args);
 }
+
+}  // namespace baracuda
 // @lines templates/body.cu.jinja:1 3 +1 1 -1 1 -1 1 +1 2 +9 2 +5 8 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 +2 1 -1 1 -1
 // @lines 1 +1 1 +1 1 -1 1 -1 1 -1 1 -1 2 +1 1 +8 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1
-// @lines 1 -1 1 -1 1 +2 1 +1 10
+// @lines 1 -1 1 -1 1 +2 1 +1 8

@@ -89,16 +89,14 @@ struct Program {
     };
 };
 
-}  // namespace baracuda
-
-using namespace baracuda;
-
 extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>())
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
-// @lines templates/map.cu.jinja:30 3 +1 1 +4 4 +11 2 +11 6 +1 2 +12 1 +1 1 -1 1 -1 1 +8 1 +4 2 +1 2 +1 1 -1 1 +5 2 +2 1
-// @lines +1 1 -1 1 +14 1 +1 1 -134 1 +141 1 -131 1 -1 1 +133 1 -126 1 +132 1 +6 1 -16 1 +7 1 +6 1 -16 1 -126 1 +132 1
-// @lines -1 1 +6 1 -16 1 -126 1 +132 1 -1 1 -1 1 +6 1 -16 1 +7 1 +6 1 -16 1 +7 1 -1 1 +6 1 -16 1 -126 1 -1 1 -1 1 +132
-// @lines 1 +6 1 -16 1 -126 1 +132 1 -1 1 +6 1 -16 1 -126 1 +132 1 +6 1 -16 1 +7 1 +6 1 +2 2 +1 1 +1 1 +2 1 +1 1 +1 2 +4
-// @lines 8
+
+}  // namespace baracuda
+// @lines templates/map.cu.jinja:1 3 +1 1 +4 4 +11 2 +11 6 +1 2 +12 1 +1 1 -1 1 -1 1 +8 1 +4 2
+// @lines templates/map_bodies.jinja:32 2 +1 1 -1 1 +5 2 +2 1 +1 1 -1 1 +14 1 +1 1 -59 1 +66 1 -56 1 -1 1 +58 1 -51 1
+// @lines +57 1 +6 1 -16 1 +7 1 +6 1 -16 1 -51 1 +57 1 -1 1 +6 1 -16 1 -51 1 +57 1 -1 1 -1 1 +6 1 -16 1 +7 1 +6 1 -16 1
+// @lines +7 1 -1 1 +6 1 -16 1 -51 1 -1 1 -1 1 +57 1 +6 1 -16 1 -51 1 +57 1 -1 1 +6 1 -16 1 -51 1 +57 1 +6 1 -16 1 +7 1
+// @lines +6 1 +2 2 +1 1 +1 1 +2 1 +1 1 templates/map.cu.jinja:77 2 +4 6

@@ -128,16 +128,15 @@ struct Program {
 };
 #endif
 
-}  // namespace baracuda
-
-using namespace baracuda;
-
 extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>())
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
-// @lines templates/map.cu.jinja:30 3 +1 1 -1 1 -1 1 +4 4 +2 1 +21 6 +1 2 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 -1 1
-// @lines +5 1 -1 1 +2 1 +2 1 +1 2 +1 2 +1 2 +8 1 +1 1 +14 1 +1 1 +8 1 -131 1 +144 1 +6 2 +8 2 -75 2 +7 1 -1 2 +21 1
-// @lines -137 1 -1 1 +2 1 +141 1 +7 1 -1 1 +3 1 -1 1 -1 1 +9 2 +1 1 +1 1 -1 1 +2 1 +1 1 +1 1 +1 2 -141 1 +2 1 -1 1 +2 1
-// @lines -1 1 +15 6 +1 2 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 -1 1 -1 1 -1 1 +5 2 +2 1 +1 1 -1 1 -1
-// @lines 1 -1 1 -1 1 +14 1 +1 1 +8 1 -131 1 -1 1 -1 1 -1 1 -1 1 +141 1 +9 2 +1 1 +1 1 +2 1 +1 1 +1 1 +1 2 +2 8
+
+}  // namespace baracuda
+// @lines templates/map.cu.jinja:1 3 +1 1 -1 1 -1 1 +4 4 +2 1 +21 6 +1 2 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 -1 1 +5
+// @lines 1 -1 1 +2 1 +2 1 +1 2 templates/map_bodies.jinja:32 2 +1 2 +8 1 +1 1 +14 1 +1 1 +8 1 -56 1 +69 1 +6 2 +8 2 -75
+// @lines 2 +7 1 -1 2 +21 1 -62 1 -1 1 +2 1 +66 1 +7 1 -1 1 +3 1 -1 1 -1 1 +9 2 +1 1 +1 1 -1 1 +2 1 +1 1
+// @lines templates/map.cu.jinja:77 1 +1 2 -65 1 +2 1 -1 1 +2 1 -1 1 +15 6 +1 2 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +13
+// @lines 2 templates/map_bodies.jinja:32 2 +1 1 -1 1 -1 1 -1 1 -1 1 +5 2 +2 1 +1 1 -1 1 -1 1 -1 1 -1 1 +14 1 +1 1 +8 1
+// @lines -56 1 -1 1 -1 1 -1 1 -1 1 +66 1 +9 2 +1 1 +1 1 +2 1 +1 1 templates/map.cu.jinja:77 1 +1 2 +2 6

@@ -81,15 +81,13 @@ struct Program {
     };
 };
 
-}  // namespace baracuda
-
-using namespace baracuda;
-
 extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>())
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
-// @lines templates/map.cu.jinja:30 3 +1 1 -1 1 -1 1 -1 1 +4 4 +24 6 +1 2 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +8 1
-// @lines -1 1 -1 1 -1 1 +4 2 +1 2 +1 1 -1 1 -1 1 -1 1 +5 1 -1 1 -1 1 -1 2 +2 1 +1 1 -1 1 -1 1 -1 1 +14 1 +1 1 -134 1 -1
-// @lines 1 -1 1 -1 1 +2 1 -1 1 +136 1 -1 1 -1 1 +1 1 -131 1 -1 1 -1 1 -1 1 +8 1 -1 1 -1 1 +132 1 -1 1 -1 1 -1 1 +9 2 +1
-// @lines 1 +1 1 -1 1 -1 1 -1 1 +2 1 +1 1 +1 2 +4 8
+
+}  // namespace baracuda
+// @lines templates/map.cu.jinja:1 3 +1 1 -1 1 -1 1 -1 1 +4 4 +24 6 +1 2 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +8 1
+// @lines -1 1 -1 1 -1 1 +4 2 templates/map_bodies.jinja:32 2 +1 1 -1 1 -1 1 -1 1 +5 1 -1 1 -1 1 -1 2 +2 1 +1 1 -1 1 -1
+// @lines 1 -1 1 +14 1 +1 1 -59 1 -1 1 -1 1 -1 1 +2 1 -1 1 +61 1 -1 1 -1 1 +1 1 -56 1 -1 1 -1 1 -1 1 +8 1 -1 1 -1 1 +57
+// @lines 1 -1 1 -1 1 -1 1 +9 2 +1 1 +1 1 -1 1 -1 1 -1 1 +2 1 +1 1 templates/map.cu.jinja:77 2 +4 6

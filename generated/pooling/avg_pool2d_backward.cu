@@ -80,15 +80,13 @@ struct Program {
     };
 };
 
-}  // namespace baracuda
-
-using namespace baracuda;
-
 extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>())
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
-// @lines templates/map.cu.jinja:30 3 +1 1 +4 4 +24 6 +1 2 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 +2 1 +5 1 -1 1 -1 1
-// @lines +2 1 +1 2 +1 2 +4 2 +5 1 +4 1 +1 1 -1 1 -122 1 -1 1 -1 1 +8 1 -1 1 -1 1 -1 1 +11 1 -1 1 -1 1 -1 1 -1 1 -1 1
-// @lines +105 1 -1 1 +1 1 +1 1 +1 1 +8 1 -127 1 +140 1 +6 2 +8 2 -75 2 +7 2 +21 1 -134 1 +141 1 +7 1 +3 1 +9 2 +1 1 +1
-// @lines 1 +2 1 +1 1 +1 2 +4 8
+
+}  // namespace baracuda
+// @lines templates/map.cu.jinja:1 3 +1 1 +4 4 +24 6 +1 2 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 +2 1 +5 1 -1 1 -1 1 +2
+// @lines 1 +1 2 templates/map_bodies.jinja:32 2 +4 2 +5 1 +4 1 +1 1 -1 1 -47 1 -1 1 -1 1 +8 1 -1 1 -1 1 -1 1 +11 1 -1 1
+// @lines -1 1 -1 1 -1 1 -1 1 +30 1 -1 1 +1 1 +1 1 +1 1 +8 1 -52 1 +65 1 +6 2 +8 2 -75 2 +7 2 +21 1 -59 1 +66 1 +7 1 +3
+// @lines 1 +9 2 +1 1 +1 1 +2 1 +1 1 templates/map.cu.jinja:77 2 +4 6

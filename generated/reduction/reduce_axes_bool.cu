@@ -97,15 +97,14 @@ struct Program {
     };
 };
 
-}  // namespace baracuda
-
-using namespace baracuda;
-
 extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>())
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
-// @lines templates/map.cu.jinja:30 3 +1 1 +4 4 +11 2 +1 1 +1 1 +1 1 +1 1 -5 1 +1 1 +1 1 -5 1 +1 1 +1 1 -5 1 +1 1 +1 1
-// @lines +3 6 +1 2 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 +11 1 +1 2 +1 2 +1 2 +8 1 +1 1 +14 1 +1 1 +8 1 -131 1 +133 1
-// @lines +10 1 +3 1 -16 1 +10 1 +3 1 -16 1 +10 1 +3 1 -16 1 +10 1 +3 1 +2 2 +8 2 -75 2 +7 2 +21 1 +8 1 +3 1 +3 1 +3 1
-// @lines +6 1 -16 1 +3 1 +3 1 +6 1 -16 1 +3 1 +3 1 +6 1 -16 1 +3 1 +3 1 +6 1 +2 2 +1 1 +1 1 +2 1 +1 1 +1 2 +4 8
+
+}  // namespace baracuda
+// @lines templates/map.cu.jinja:1 3 +1 1 +4 4 +11 2 +1 1 +1 1 +1 1 +1 1 -5 1 +1 1 +1 1 -5 1 +1 1 +1 1 -5 1 +1 1 +1 1 +3
+// @lines 6 +1 2 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 +11 1 +1 2 templates/map_bodies.jinja:32 2 +1 2 +8 1 +1 1 +14 1
+// @lines +1 1 +8 1 -56 1 +58 1 +10 1 +3 1 -16 1 +10 1 +3 1 -16 1 +10 1 +3 1 -16 1 +10 1 +3 1 +2 2 +8 2 -75 2 +7 2 +21 1
+// @lines +8 1 +3 1 +3 1 +3 1 +6 1 -16 1 +3 1 +3 1 +6 1 -16 1 +3 1 +3 1 +6 1 -16 1 +3 1 +3 1 +6 1 +2 2 +1 1 +1 1 +2 1 +1
+// @lines 1 templates/map.cu.jinja:77 2 +4 6

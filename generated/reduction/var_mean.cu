@@ -70,14 +70,13 @@ struct Program {
     };
 };
 
-}  // namespace baracuda
-
-using namespace baracuda;
-
 extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>())
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
-// @lines templates/map.cu.jinja:30 3 +1 1 -1 1 +4 4 +8 1 -1 1 +15 6 +1 2 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 -1 1
-// @lines +5 1 +2 1 +2 1 +1 2 +1 2 +1 2 +8 1 +1 1 +14 1 +1 1 +8 1 -131 1 +144 1 +6 2 +8 2 -75 2 +7 1 -1 2 +21 1 -137 1
-// @lines +2 1 +141 1 +7 1 -1 1 +3 1 -1 1 -1 1 +9 2 +1 1 +1 1 -1 1 +2 1 +1 1 +1 2 +4 8
+
+}  // namespace baracuda
+// @lines templates/map.cu.jinja:1 3 +1 1 -1 1 +4 4 +8 1 -1 1 +15 6 +1 2 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 -1 1 +5
+// @lines 1 +2 1 +2 1 +1 2 templates/map_bodies.jinja:32 2 +1 2 +8 1 +1 1 +14 1 +1 1 +8 1 -56 1 +69 1 +6 2 +8 2 -75 2 +7
+// @lines 1 -1 2 +21 1 -62 1 +2 1 +66 1 +7 1 -1 1 +3 1 -1 1 -1 1 +9 2 +1 1 +1 1 -1 1 +2 1 +1 1 templates/map.cu.jinja:77
+// @lines 2 +4 6

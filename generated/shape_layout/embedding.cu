@@ -49,13 +49,12 @@ struct Program {
     };
 };
 
-}  // namespace baracuda
-
-using namespace baracuda;
-
 extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>())
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
-// @lines templates/map.cu.jinja:30 3 +1 1 +4 4 +8 1 +15 6 +1 2 +12 1 +1 1 -1 1 -1 1 +2 1 +10 2 +1 2 +1 1 +2 1 +2 2 +2 1
-// @lines +1 1 +2 1 +1 1 -1 1 -110 1 +114 1 +1 1 +1 1 +1 1 +8 1 -127 1 +137 1 +9 2 +1 1 +1 1 +2 1 +1 1 +1 2 +4 8
+
+}  // namespace baracuda
+// @lines templates/map.cu.jinja:1 3 +1 1 +4 4 +8 1 +15 6 +1 2 +12 1 +1 1 -1 1 -1 1 +2 1 +10 2
+// @lines templates/map_bodies.jinja:32 2 +1 1 +2 1 +2 2 +2 1 +1 1 +2 1 +1 1 -1 1 -35 1 +39 1 +1 1 +1 1 +1 1 +8 1 -52 1
+// @lines +62 1 +9 2 +1 1 +1 1 +2 1 +1 1 templates/map.cu.jinja:77 2 +4 6

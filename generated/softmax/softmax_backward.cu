@@ -48,13 +48,11 @@ struct Program : RowProgram<kernel_args> {
     }
 };
 
-}  // namespace baracuda
-
-using namespace baracuda;
-
 extern "C" __global__ void BARACUDA_CLUSTER_DIMS __launch_bounds__(ScheduledTile::THREADS, BLOCKS_PER_SM)
     BARACUDA_SYMBOL(__grid_constant__ const kernel_args args) {
     run<Program, ScheduledTile>(args);
 }
+
+}  // namespace baracuda
 // @lines templates/row.cu.jinja:1 3 +1 1 +1 4 +7 3 +1 1 -1 1 -1 1 +15 6 +1 1 -1 1 -1 1 +1 4 +1 2 +2 1 +10 1 +1 1 +1 2
-// @lines +4 1 -1 1 +5 1 +7 2 -37 1 +1 1 +10 1 +1 2 +4 1 -1 1 +11 1 +1 1 +20 10
+// @lines +4 1 -1 1 +5 1 +7 2 -37 1 +1 1 +10 1 +1 2 +4 1 -1 1 +11 1 +1 1 +20 8

@@ -40,6 +40,8 @@ _LIBRARIES = ("-nodefaultlibs", "-lm", "-lc")
 _COUNTERS = ("-Wl,-u,__gcov_dump", "-lgcov")  # the function writes the counts to a file
 _EXPORT = """
 #line 1 "{path} (entry point)"
+namespace baracuda {{}}  // generated kernels are in it, and others need not be
+using namespace baracuda;
 #ifdef DYN_SHARED_BYTES
 #define BARACUDA_HOST_DYNAMIC_SHARED (DYN_SHARED_BYTES)
 #else

@@ -33,7 +33,7 @@ _SHORT: dict[str, tuple[dict[str, Any], ...]] = {
     "descriptor": (_KIND,),
     "inputs": (_TEXT, {"type": "null"}),
     "outputs": (_TEXT, {"type": "null"}),
-    "dims": (_TEXT,),
+    "dims": (_TEXT, {"type": "integer", "minimum": 0}),
     "kinds": (_TEXT, {"type": "null"}),
 }
 _HAS_KINDS = {"required": ["kinds"]}

@@ -31,7 +31,7 @@ class MapDescriptor(Descriptor):
     __slots__ = ()
     _dims: ClassVar[dict[str, str]]  # dim -> what gives its extents: a field, or an expression over fields
     _axes: ClassVar[dict[str, str]] = {}  # dim -> the axes of its shape that it is, or "rest": dims that share it out
-    _space: ClassVar[tuple[Group, ...]]  # row-major; the dims of one group are interleaved axis by axis
+    _space: ClassVar[tuple[Group, ...]] = ()  # row-major; the dims of one group are interleaved axis by axis
 
     def _check_extents(self) -> None:
         space = IndexSpace.of(self)

@@ -37,7 +37,7 @@ def check_accuracy(problems: list[Problem], memory: Memory, *, tight: bool = Tru
     worst: dict[str, Accuracy] = {}
     for problem in problems:
         for style in _styles(problem, memory):
-            for name, accuracy in _within(drawn(problem, style), memory, f"{style} inputs").items():
+            for name, accuracy in within(drawn(problem, style), memory, f"{style} inputs").items():
                 if name not in worst or accuracy.worst_ratio > worst[name].worst_ratio:
                     worst[name] = accuracy
     for name, accuracy in worst.items() if tight else ():
@@ -65,7 +65,7 @@ def drawn(problem: Problem, style: str, given: Arrays | None = None) -> Trial:
     return trial(problem, arrays, exact, tolerances(problem, arrays, exact, types))
 
 
-def _within(case: Trial, memory: Memory, variant: str) -> dict[str, Accuracy]:
+def within(case: Trial, memory: Memory, variant: str) -> dict[str, Accuracy]:
     """Measure a trial; a failure may be saved for `repro`."""
     label = f"{label_of(case.problem)}, {variant}"
     try:
@@ -87,7 +87,7 @@ def check_problem(
 ) -> None:
     """Errors against the oracle are within the declared bound, for arrays in the given layouts."""
     case = replace(drawn(problem, style, given), patterns=patterns or {})
-    _within(case, memory, f"arrays {sorted({*case.patterns.values()})}" if patterns else variant)
+    within(case, memory, f"arrays {sorted({*case.patterns.values()})}" if patterns else variant)
 
 
 def check_shrunken(problem: Problem, memory: HostMemory) -> None:
@@ -108,7 +108,7 @@ def check_explicit(problem: Problem, memory: Memory) -> None:
             arrays[name] = np.asarray(rng.uniform(0.5, 2.0, arrays[name].shape), arrays[name].dtype)
     exact = explicit(problem, widen(problem, arrays)) or {}
     bound = tolerances(problem, arrays, exact, types, saved={})
-    _within(trial(problem, arrays, exact, bound), memory, "arbitrary saved values")
+    within(trial(problem, arrays, exact, bound), memory, "arbitrary saved values")
 
 
 def check_stored_types(problem: Problem, memory: Memory) -> None:
@@ -117,7 +117,7 @@ def check_stored_types(problem: Problem, memory: Memory) -> None:
         types = problem.stored_types(choice)
         arrays, exact = with_saved(problem, problem.draw(seed=5, choice=choice), types, problem.draw_hidden(seed=5))
         bound = tolerances(problem, arrays, exact, types)
-        _within(trial(problem, arrays, exact, bound, choice), memory, _listed(choice))
+        within(trial(problem, arrays, exact, bound, choice), memory, _listed(choice))
 
 
 def check_compensation(problems: Iterable[MapProblem], memory: Memory) -> MapProblem | None:

@@ -113,7 +113,7 @@ def reduce(xp: Any, kind: str, value: Any, dims: tuple[str, ...], space: Space) 
     if kind in ("any", "all"):
         return getattr(np, kind)(value | np.zeros(space.shape(dims), bool), axis=space.axes(dims), keepdims=True)
     if kind in ("argmax", "argmin"):
-        return _place(kind, np.asarray(value), dims, space)
+        return _place(kind, getattr(xp, "stop_gradient", np.asarray)(value), dims, space)
     if _is_discrete(value) and kind not in ("mean", "var"):
         whole = np.asarray(value, np.int64) + np.zeros(space.shape(dims), np.int64)
         limits = {"max": np.iinfo(np.int64).min, "min": np.iinfo(np.int64).max}

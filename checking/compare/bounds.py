@@ -15,7 +15,6 @@ import numpy as np
 from baracuda.runtime import ElementKind
 
 from ..oracles.oracle import tolerances
-from ..problems.body import BodyProblem
 from ..problems.problem import Arrays, Problem
 from ..problems.subject import Subject
 from .expected import Expected, Hidden
@@ -52,7 +51,7 @@ def _torch_bounds(
     chained: Any = copy(problem)
     chained.depth = lambda dims, count: float(count)
     bounds = tolerances(chained, arrays, exact, types, saved=saved)
-    return {name: _CHAINS[isinstance(problem, BodyProblem)] * np.asarray(value) for name, value in bounds.items()}
+    return {name: _CHAINS[problem.spec.by_hand] * np.asarray(value) for name, value in bounds.items()}
 
 
 def _saved(

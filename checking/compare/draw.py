@@ -14,13 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from baracuda.codegen.spec.spec import RangeSpec
+from baracuda.codegen.spec.parts import RangeSpec
 from baracuda.runtime import ElementKind, InvalidProblem, KernelSku, PlanPreference, Unsupported, get_device
 
-from ..problems.cases import can_be_laid_out, drawn_cases
+from ..problems.cases import can_be_laid_out, drawn_cases, skus_of
 from ..problems.problem import Problem
-from ..problems.row import RowProblem
-from ..problems.row_cases import random_rows, skus_of
 from ..problems.subject import Subject
 from ..trials.memory import PATTERNS
 
@@ -96,11 +94,8 @@ def _problems(
 ) -> Iterator[Problem]:
     target = get_device(_device_name(device))
     preference = PlanPreference(archs=frozenset({arch})) if arch else None
-    if subject.spec.family == "row":
-        of_arch = [sku for sku in skus if arch in (None, sku.arch)]
-        cases = _row_cases(subject, of_arch, rng, limit)
-    else:
-        cases = _cases(subject, rng)
+    of_arch = [sku for sku in skus if arch in (None, sku.arch)]
+    cases = Problem.kind_of(subject).drawn_cases(subject, of_arch, rng, limit) or _cases(subject, rng)
     layouts = [None, *sorted({sku.layout for sku in skus if sku.layout})]
     for case in islice(cases, _TRIES):
         layout = layouts[int(rng.integers(len(layouts)))]
@@ -139,51 +134,6 @@ def _stretched(subject: Subject, rng: np.random.Generator) -> Subject:
     tests = spec.tests.model_copy(update={"draw": {**spec.tests.draw, **longer}})
     loaded = replace(subject.loaded, spec=spec.model_copy(update={"tests": tests}))
     return replace(subject, loaded=loaded)
-
-
-def _row_cases(
-    subject: Subject, skus: list[KernelSku], rng: np.random.Generator, limit: int
-) -> Iterator[Mapping[str, Any]]:
-    """Rows that fit one of the tiles, with as many axes as one of the spec's cases and any other fields."""
-    spec = subject.spec
-    while True:
-        sku = skus[int(rng.integers(len(skus)))]
-        sizes = random_rows(subject, sku, 2, int(rng.integers(1 << 31)), limit)
-        spec_case = spec.tests.cases[int(rng.integers(len(spec.tests.cases)))]
-        case = {n: v for n, v in spec_case.items() if n != "dtype"}
-        if not sizes:
-            yield case
-            continue
-        size = sizes[int(rng.integers(len(sizes)))]
-        problem = RowProblem(subject, case, sku.element)
-        rows, cols = size.rows, size.cols
-        if rng.random() < 0.5:
-            rows = int(math.exp(rng.uniform(0, math.log(max(1, limit // cols) + 1))))
-        if rng.random() < 0.03:
-            rows, cols = (0, cols) if rng.random() < 0.5 else (rows, 0)
-        shape = [1] * len(problem.shape)
-        for axes, extent in ((problem.row_axes, rows), (problem.col_axes, cols)):
-            for axis, part in zip(axes, _split(extent, len(axes), rng), strict=True):
-                shape[axis] = part
-        drawn = {n: _any_value(f.type, problem.values[n], rng) for n, f in spec.descriptor.items() if f.is_number}
-        yield {**problem.values, **drawn, problem.descriptor._shape: shape}
-
-
-def _split(extent: int, axes: int, rng: np.random.Generator) -> list[int]:
-    """Extents of several axes whose product is at most `extent`, and close to it."""
-    parts = []
-    for _ in range(axes - 1):
-        part = int(math.exp(rng.uniform(0, math.log(extent + 1)))) if extent else 1
-        parts.append(max(1, min(part, extent or 1)))
-        extent //= parts[-1]
-    return [int(n) for n in rng.permutation([*parts, extent])] if axes else []
-
-
-def _any_value(kind: str, value: Any, rng: np.random.Generator) -> Any:
-    """Another value of a field: a flag either way, a float of another size; ints name axes and stay."""
-    if kind == "bool":
-        return bool(rng.integers(2))
-    return value * 10.0 ** rng.integers(-3, 4) if kind == "float" else value
 
 
 def _is_mapped(problem: Problem) -> bool:

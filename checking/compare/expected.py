@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from baracuda.codegen.spec.spec import BodySpec, BodyTensor, OpSpec, TensorSpec
+from baracuda.codegen.spec.parts import TensorSpec
+from baracuda.codegen.spec.spec import OpSpec
 from baracuda.runtime import ElementKind
 
-from ..problems import body as body_problem
-from ..problems.body import BodyProblem
 from ..problems.problem import Arrays, Problem
 from .torch_values import FORWARD, Values, torch_module
 
@@ -71,7 +70,7 @@ def draw_hidden(problem: Problem, style: str, seed: int) -> Hidden:
     rng = np.random.default_rng([seed, 1])
     missing = {n: f for n, f in forward.descriptor.items() if n not in problem.values}
     fields: dict[str, Any] = {n: forward.tests.defaults.get(n, f.default) for n, f in missing.items()}
-    if isinstance(forward, BodySpec):
+    if forward.by_hand:
         fields |= {n: bool(rng.integers(2)) for n, f in missing.items() if f.type == "bool"}
     fields |= problem.values
     arrays = {}
@@ -82,7 +81,7 @@ def draw_hidden(problem: Problem, style: str, seed: int) -> Hidden:
         if tensor.optional and like in problem.arguments:
             fields[tensor.optional] = True
         if not tensor.optional or fields[tensor.optional]:
-            arrays[name] = _drawn(problem, tensor, name, style, rng, problem.shape_of(like))
+            arrays[name] = problem._values(rng, style, problem.shape_of(like), problem.element, name)
     return Hidden(fields, arrays)
 
 
@@ -97,15 +96,6 @@ def _alike(problem: Problem, tensor: TensorSpec) -> str:
     """An argument over the same dims as a tensor of the forward that has no gradient."""
     dims = getattr(tensor, "dims", None)
     return next(name for name in problem.arguments if getattr(problem.spec.tensors[name], "dims", None) == dims)
-
-
-def _drawn(
-    problem: Problem, tensor: TensorSpec, name: str, style: str, rng: np.random.Generator, shape: tuple[int, ...]
-) -> Any:
-    rule = tensor.test if isinstance(tensor, BodyTensor) else None
-    if isinstance(problem, BodyProblem) and rule is not None:
-        return np.asarray(body_problem.DRAWN[rule](problem, rng, shape)).astype(problem.element.row.numpy)
-    return Problem._values(problem, rng, style, shape, problem.element, name)
 
 
 def _gradients(

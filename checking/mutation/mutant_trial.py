@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 
-from baracuda.codegen.spec.spec import BodySpec
 from baracuda.runtime import REGISTRY, Registered
 
 from ..problems.subject import Subject
@@ -69,9 +68,9 @@ class TreeBench:
 
 def _of_schedule(subject: Subject, number: str) -> tuple[Registered, ...]:
     """The first kernel of a body's schedule, by its number in the spec."""
-    if not number or not isinstance(subject.spec, BodySpec):
+    if not number:
         return ()
-    before = sum(len(schedule.dtypes) for schedule in subject.spec.schedules[: int(number)])
+    before = sum(len(schedule.elements) for schedule in subject.plan.SCHEDULES[: int(number)])
     return REGISTRY.candidates(subject.spec.op)[before : before + 1]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from baracuda.runtime import KernelSku
+from baracuda.runtime import KernelSku, Tile
 
 from ..problems.cases import fills_packs, short_problems
 from ..problems.subject import Subject
@@ -79,7 +79,7 @@ def _tests(subject: Subject, sku: KernelSku, memory: HostMemory) -> Iterator[Sta
         if "sku" in inspect.signature(test).parameters and table.runs_on(name, subject, sku):
             run = bound(test, sku=sku, memory=memory)
             if name == _SHORTENED:
-                shortened = partial(_accesses, sku) if subject.spec.family == "row" else run
+                shortened = partial(_accesses, sku) if isinstance(sku.schedule, Tile) else run
                 watched.append(Stage(name, partial(_patiently, shortened, memory)))
             else:
                 yield Stage(name, partial(_patiently, run, memory) if name in _LAST else run)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from baracuda.codegen.spec.spec import BoundSpec
+from baracuda.codegen.spec.parts import BoundSpec
 from baracuda.runtime import ElementKind
 from baracuda.runtime.arrays.element import Element
 

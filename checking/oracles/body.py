@@ -7,19 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from baracuda.codegen.spec.spec import BodySpec
 from baracuda.runtime import ElementKind, KernelSku
 
-from ..problems.body import BodyProblem
 from .accuracy import stored
-from .references import Definition, Units, definition
+from .references import Units, definition_of
 from .wide import wide_type
 
 # Values below the accumulator's smallest normal number may become 0, and so may products with them.
 _LOST = 1e6
 
 
-def reference(problem: BodyProblem, arrays: Mapping[str, Any]) -> dict[str, Any]:
+def reference(problem: Any, arrays: Mapping[str, Any]) -> dict[str, Any]:
     """Expected outputs by the definition, or for a gradient by differentiating the forward's; see `program_oracle`."""
     if problem.spec.gradient is None:
         return dict(_values(problem.spec)(np, problem.values, arrays))
@@ -27,7 +25,6 @@ def reference(problem: BodyProblem, arrays: Mapping[str, Any]) -> dict[str, Any]
     import autograd.numpy as anp
 
     gradient, forward = problem.spec.gradient, problem.forward
-    assert isinstance(forward, BodySpec)
     values, fields = _values(forward), problem.forward_values
     wrt = {source: grad for grad, source in gradient.wrt.items() if source in arrays and grad in problem.written}
     cotangents = {output: arrays[grad] for grad, output in gradient.cotangents.items() if grad in arrays}
@@ -50,14 +47,14 @@ def _factors(sku: KernelSku) -> float:
     return 0.0 if math in (accumulator, "tf32x3") else ElementKind(math).row.unit_roundoff
 
 
-def _values(spec: BodySpec) -> Any:
-    reference: Definition = definition(spec.oracle, spec.folder)
-    assert reference.values is not None, f"{spec.oracle} has no values"
-    return reference.values
+def _values(spec: Any) -> Any:
+    values = definition_of(spec).values
+    assert values is not None, f"{spec.oracle} has no values"
+    return values
 
 
 def tolerances(
-    problem: BodyProblem, arrays: Mapping[str, Any], exact: Mapping[str, Any], types: Mapping[str, ElementKind]
+    problem: Any, arrays: Mapping[str, Any], exact: Mapping[str, Any], types: Mapping[str, ElementKind]
 ) -> dict[str, Any]:
     """The declared bound on each element of each output: ``c1 * u * |y| + c2 * E``, E as the definition bounds it."""
     spec, element = problem.spec, problem.element
@@ -68,7 +65,7 @@ def tolerances(
             off = np.abs(arrays[name] - exact[name])
         slack[name] = np.where(np.isnan(off), 0.0, off)
     with np.errstate(all="ignore"):
-        errors = definition(spec.oracle, spec.folder).errors(problem.values, arrays, slack, units)
+        errors = definition_of(spec).errors(problem.values, arrays, slack, units)
     noise = float(np.finfo(wide_type(element)).eps) / units.acc
     lost = _LOST * element.row.acc.row.smallest_normal
     bounds = {n: np.asarray(errors[n], np.float64) * (1 + noise) + lost for n in problem.results.values()}

@@ -10,10 +10,7 @@ import numpy as np
 from baracuda.codegen.program.evaluate import Bounded
 from baracuda.runtime import ElementKind
 
-from ..problems.body import BodyProblem
-from ..problems.map import MapProblem
-from ..problems.problem import Arrays, Problem
-from ..problems.row import RowProblem
+from ..problems.problem import Arrays, Problem, ProgramProblem
 from . import body as body_oracle
 from . import program as program_oracle
 from .memo import memoized
@@ -27,20 +24,20 @@ def reference(problem: Problem, arrays: Mapping[str, Any]) -> Flat:
 
     The results include the saved tensors, as the forward computes them.
     """
-    if isinstance(problem, BodyProblem):
+    if not isinstance(problem, ProgramProblem):
         return body_oracle.reference(problem, arrays)
-    expected = program_oracle.reference(_programmed(problem), arrays)
+    expected = program_oracle.reference(problem, arrays)
     if problem.spec.gradient is None or not any(np.isnan(v).any() for v in expected.values()):
         return expected
     # Autodiff multiplies 0 by what the other side of a choice has, infinity at times. The op's own formula need not.
-    own = program_oracle.explicit(_programmed(problem), {**arrays, **{n: expected[n] for n in problem.saved}})
+    own = program_oracle.explicit(problem, {**arrays, **{n: expected[n] for n in problem.saved}})
     return {**expected, **{n: np.where(np.isnan(expected[n]), own[n], expected[n]) for n in own if n in expected}}
 
 
 @memoized
 def explicit(problem: Problem, arrays: Mapping[str, Any]) -> Flat | None:
-    """Expected outputs by the op's own program, for saved tensors of any value; None for body ops."""
-    return None if isinstance(problem, BodyProblem) else program_oracle.explicit(_programmed(problem), arrays)
+    """Expected outputs by the op's own program, for saved tensors of any value; None without one."""
+    return program_oracle.explicit(problem, arrays) if isinstance(problem, ProgramProblem) else None
 
 
 @memoized
@@ -57,15 +54,10 @@ def tolerances(
     `saved` are the exact values of saved inputs, by default those in `exact`; {} treats the given ones as exact.
     """
     real = exact if saved is None else saved
-    if isinstance(problem, BodyProblem):
+    if not isinstance(problem, ProgramProblem):
         wide = widen(problem, arrays)
         return body_oracle.tolerances(problem, wide, {**exact, **real}, types)
-    return program_oracle.tolerances(_programmed(problem), _bounded(problem, arrays, real), types)
-
-
-def _programmed(problem: Problem) -> program_oracle.Programmed:
-    assert isinstance(problem, RowProblem | MapProblem)
-    return problem
+    return program_oracle.tolerances(problem, _bounded(problem, arrays, real), types)
 
 
 def widen(

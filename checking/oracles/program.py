@@ -15,21 +15,19 @@ from baracuda.codegen.program import Line, Name, Scope, parse
 from baracuda.codegen.program.evaluate import Arithmetic, Bounded, Space, bound, evaluate
 from baracuda.codegen.program.ops import NumPy, error_slope
 from baracuda.codegen.spec.backward import derived_program
+from baracuda.codegen.spec.parts import ReadTensor
 from baracuda.codegen.spec.scope import scope_of
-from baracuda.codegen.spec.spec import MapSpec, MapTensor, RowSpec, RowTensor, TensorSpec
+from baracuda.codegen.spec.spec import ProgramSpec
 from baracuda.runtime import ElementKind
 
-from ..problems.map import MapProblem
-from ..problems.row import RowProblem
+from ..problems.problem import ProgramProblem
 from .accuracy import smallest, stored
 from .wide import wide_type
 
 Flat = dict[str, Any]
-Programmed = RowProblem | MapProblem
-Spec = RowSpec | MapSpec
 
 
-def reference(problem: Programmed, arrays: Mapping[str, Any]) -> Flat:
+def reference(problem: ProgramProblem, arrays: Mapping[str, Any]) -> Flat:
     """Expected outputs of `problem` for wide `arrays` in the shapes of `flat`, by the definition.
 
     A forward op evaluates its reference, a gradient differentiates its forward's; its own program is not used. The
@@ -41,7 +39,7 @@ def reference(problem: Programmed, arrays: Mapping[str, Any]) -> Flat:
     return _gradient(problem, arrays)
 
 
-def explicit(problem: Programmed, arrays: Mapping[str, Any]) -> Flat:
+def explicit(problem: ProgramProblem, arrays: Mapping[str, Any]) -> Flat:
     """Expected outputs by the op's own program, for saved tensors of any value, in the type of `arrays`."""
     is_narrow = all(np.asarray(array).dtype != np.longdouble for array in arrays.values())
     space = replace(problem.space, real=float) if is_narrow else _space(problem)
@@ -49,22 +47,22 @@ def explicit(problem: Programmed, arrays: Mapping[str, Any]) -> Flat:
     return _wrapped(problem, evaluate(lines, _environment(problem.spec, problem.values, space, arrays), space))
 
 
-def _space(problem: Programmed) -> Space:
+def _space(problem: ProgramProblem) -> Space:
     """The problem's space, with constants of the type that oracles compute in."""
     wide = wide_type(problem.element)
     return replace(problem.space, real=np.longdouble if wide == np.longdouble else float)
 
 
-def _reference_lines(spec: Spec) -> tuple[Line, ...]:
+def _reference_lines(spec: ProgramSpec) -> tuple[Line, ...]:
     assert spec.reference is not None
     return _lines(spec.reference, spec)
 
 
-def _program(spec: Spec) -> tuple[Line, ...]:
+def _program(spec: ProgramSpec) -> tuple[Line, ...]:
     return _lines(spec.program, spec)
 
 
-def _lines(text: str, spec: Spec) -> tuple[Line, ...]:
+def _lines(text: str, spec: ProgramSpec) -> tuple[Line, ...]:
     return _parsed(text, scope_of(spec))
 
 
@@ -73,7 +71,7 @@ def _parsed(text: str, scope: Scope) -> tuple[Line, ...]:
     return parse(text, scope)
 
 
-def _environment(spec: Spec, values: Mapping[str, Any], space: Space, arrays: Mapping[str, Any]) -> Flat:
+def _environment(spec: ProgramSpec, values: Mapping[str, Any], space: Space, arrays: Mapping[str, Any]) -> Flat:
     """Everything a program of `spec` may read: arrays, defaults of absent ones, and scalars."""
     names: Flat = {n: f for n, f in values.items() if n in spec.descriptor and spec.descriptor[n].is_number}
     names |= {n: space.real(f) for n, f in names.items() if isinstance(f, float)}
@@ -91,7 +89,7 @@ def _computed(array: Any) -> Any:
     return array.astype(np.int64) if is_narrow else array
 
 
-def _wrapped(problem: Programmed, results: Flat) -> Flat:
+def _wrapped(problem: ProgramProblem, results: Flat) -> Flat:
     """Results as outputs of whole numbers hold them: modulo two to the number of bits of their only type, or 64."""
     types = {n: problem.plan.elements_of(a) for a, n in problem.results.items()}
     whole = {
@@ -102,15 +100,12 @@ def _wrapped(problem: Programmed, results: Flat) -> Flat:
     return {n: np.asarray(v).astype(whole[n]) if n in whole else v for n, v in results.items()}
 
 
-def flat_shape(spec: Spec, space: Space, tensor: TensorSpec) -> tuple[int, ...]:
+def flat_shape(spec: ProgramSpec, space: Space, tensor: ReadTensor) -> tuple[int, ...]:
     """The shape of a tensor as the program sees it: an axis per dim, of extent 1 where it does not vary."""
-    if isinstance(tensor, MapTensor):
-        return space.shape(tuple(dim for group in tensor.groups for dim in group))
-    assert isinstance(tensor, RowTensor)
-    return space.shape(tensor.dims)
+    return space.shape(tensor.over)
 
 
-def derived(problem: Programmed, arrays: Mapping[str, Any], saved: Mapping[str, Any]) -> Flat:
+def derived(problem: ProgramProblem, arrays: Mapping[str, Any], saved: Mapping[str, Any]) -> Flat:
     """The gradients that the generator's derivative of the forward's program gives, for `saved` as it computes them."""
     gradient = problem.spec.gradient
     assert gradient is not None
@@ -121,16 +116,16 @@ def derived(problem: Programmed, arrays: Mapping[str, Any], saved: Mapping[str, 
     return {name: values[name] for name in gradient.wrt if name in problem.written}
 
 
-def _forward(problem: Programmed, arrays: Mapping[str, Any]) -> tuple[Spec, Space, Flat]:
+def _forward(problem: ProgramProblem, arrays: Mapping[str, Any]) -> tuple[ProgramSpec, Space, Flat]:
     """The forward op of a gradient, its space, and everything that its program may read."""
     forward, own = problem.forward, _space(problem)
-    assert isinstance(forward, RowSpec | MapSpec)
+    assert isinstance(forward, ProgramSpec)
     names = [*forward.dims, *[*own.extents][len(forward.dims) :]]  # a gradient may have more
     space = replace(own, extents=dict(zip(names, own.extents.values(), strict=True)))
     return forward, space, _environment(forward, {**_scalars(forward), **problem.values}, space, arrays)
 
 
-def _gradient(problem: Programmed, arrays: Mapping[str, Any]) -> Flat:
+def _gradient(problem: ProgramProblem, arrays: Mapping[str, Any]) -> Flat:
     import autograd
 
     gradient = problem.spec.gradient
@@ -161,7 +156,7 @@ def _gradient(problem: Programmed, arrays: Mapping[str, Any]) -> Flat:
     return results
 
 
-def _scalars(spec: Spec) -> dict[str, Any]:
+def _scalars(spec: ProgramSpec) -> dict[str, Any]:
     """Values for scalars of the forward that its gradient's descriptor does not have."""
     return {n: spec.tests.defaults.get(n, f.default) for n, f in spec.descriptor.items() if f.is_number}
 
@@ -284,7 +279,7 @@ def _product(axes: tuple[int, ...]) -> Any:
     return applied
 
 
-def tolerances(problem: Programmed, arrays: Mapping[str, Bounded], types: Mapping[str, ElementKind]) -> Flat:
+def tolerances(problem: ProgramProblem, arrays: Mapping[str, Bounded], types: Mapping[str, ElementKind]) -> Flat:
     """The declared bound on the error of each element of each output, as arrays of rows x columns.
 
     ``c1 * u * |y| + c2 * E``, where u is the unit roundoff of the type the output is stored in and E the running error
@@ -309,14 +304,14 @@ def tolerances(problem: Programmed, arrays: Mapping[str, Bounded], types: Mappin
     }
 
 
-def _copied(spec: Spec) -> frozenset[str]:
+def _copied(spec: ProgramSpec) -> frozenset[str]:
     """Outputs that are an input of their own type, and so are exact."""
     lines = {line.name: line.expr for line in _program(spec)}
     same = {name: spec.inputs[e.id].dtype for name, e in lines.items() if isinstance(e, Name) and e.id in spec.inputs}
     return frozenset(n for n, t in spec.outputs.items() if len(t.dtype) == 1 and same.get(n) == t.dtype)
 
 
-def _noise(problem: Programmed, names: Mapping[str, Any]) -> Flat:
+def _noise(problem: ProgramProblem, names: Mapping[str, Any]) -> Flat:
     """How far the oracle itself may be off: a reference may cancel where the program does not."""
     if problem.spec.reference is None or wide_type(problem.element).kind != "f":
         return {}

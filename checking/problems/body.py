@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from baracuda.codegen.conditions.parse import evaluate_condition, fields_of
-from baracuda.codegen.spec.spec import BodySpec
-from baracuda.runtime import ElementKind, KernelSku
+from baracuda.codegen.families.body.spec import BodySpec
+from baracuda.codegen.spec.parts import RangeSpec
+from baracuda.runtime import ElementKind, KernelSku, Schedule
 
-from .problem import Problem
+from .cases import canonical, could_serve
+from .problem import Problem, number_names
 from .subject import Subject
 
 
@@ -34,13 +37,40 @@ class BodyProblem(Problem, family="body"):
 
     @classmethod
     def limits(cls, subject: Subject) -> tuple[str, ...]:
-        spec = subject.spec
-        assert isinstance(spec, BodySpec)
+        spec: Any = subject.spec
         parts = [*spec.settings.values(), *spec.terms.values(), *(scratch.size for scratch in spec.workspace.values())]
         for kernel in spec.kernels:
             parts += [*map(str, kernel.grid), str(kernel.shared), kernel.when or ""]
         parts += [schedule.fits or "" for schedule in spec.schedules]
         return (*super().limits(subject), *filter(None, parts))
+
+    @classmethod
+    def long_cases(cls, subject: Subject, sku: KernelSku, bases: Sequence[Problem]) -> Iterator[Mapping[str, Any]]:
+        return _stretched(subject, sku, bases)
+
+    @classmethod
+    def only_layout(cls, subject: Subject, sku: KernelSku) -> str | None:
+        layouts = subject.plan._works_on(sku)
+        return layouts[0] if len(layouts) == 1 and len(subject.plan.LAYOUTS) > 1 else None
+
+    @classmethod
+    def path_of(cls, subject: Subject, sku: KernelSku) -> Hashable:
+        """The architecture if the op has a header of its own for it, and what the schedule and its layout are."""
+        spec: Any = subject.spec
+        return sku.arch if sku.arch in spec.body else "", sku.layout, number_names(sku)
+
+    @classmethod
+    def facts(cls, spec: BodySpec) -> dict[str, Any]:
+        """What factors are rounded to, and along which axes layouts are contiguous."""
+        math: dict[str, list[str]] = {}
+        for dtype, rounded in ((dtype, schedule.math) for schedule in spec.schedules for dtype in schedule.dtypes):
+            math.setdefault(f"{dtype} factors", []).append(rounded)
+        layouts = ((f"{n} along", " ".join(f"{t}[{axis}]" for t, axis in of.items())) for n, of in spec.layouts.items())
+        return {**{name: " ".join(kinds) for name, kinds in math.items()}, **dict(layouts)}
+
+    @classmethod
+    def launch_terms(cls, spec: BodySpec) -> list[str] | None:
+        return [*spec.settings.values(), *spec.terms.values(), *(s.fits for s in spec.schedules if s.fits)]
 
     def numbers(self, descriptor: Any, sku: KernelSku) -> Mapping[str, Any]:
         """Settings, terms and numbers of the schedule, too."""
@@ -107,3 +137,31 @@ def _slopes(problem: BodyProblem, rng: np.random.Generator, shape: tuple[int, ..
 
 
 DRAWN: dict[str, Callable[..., Any]] = {"offsets": _offsets, "mask": _mask, "slopes": _slopes}
+
+
+def _stretched(subject: Subject, sku: KernelSku, bases: Sequence[Problem]) -> Iterator[Mapping[str, Any]]:
+    """Cases of long extents that `sku` can serve, with tails below and above half a tile, in order of `_preference`."""
+    spec = subject.spec
+    numbers = dict(sku.schedule.numbers) if isinstance(sku.schedule, Schedule) else {}
+    tile = max((int(number) for number in numbers.values()), default=1)
+    ranges = {name: rule for name, rule in spec.tests.draw.items() if isinstance(rule, RangeSpec) and not rule.rank}
+    long = [name for name, rule in ranges.items() if rule.high > 2 * tile]
+    tails = product((2 * tile + tile // 10 + 1, 3 * tile - tile // 10 - 1), repeat=len(long))
+    stretches = [dict(zip(long, values, strict=True)) for values in tails]
+    others = ({name: value for name, value in case.items() if name != "dtype"} for case in spec.tests.cases)
+    cases = [{**case, **stretch} for case in (*(base.case for base in bases), *others) for stretch in stretches]
+    for case in sorted(cases, key=lambda case: _preference(subject, case)):
+        if could_serve(subject, sku, case):
+            yield case
+
+
+def _preference(subject: Subject, case: Mapping[str, Any]) -> tuple[bool, int, int]:
+    """Several heads or samples, whichever an output's first axes count, before one; more flags before fewer, then less
+    work, as the spec's benchmark counts it.
+    """
+    spec: Any = subject.spec
+    values = canonical(subject.values(case))
+    shapes = [tuple(evaluate_condition(tensor.shape, values)) for tensor in spec.outputs.values()]
+    work = evaluate_condition(spec.bench.flops, values) if spec.bench.flops else sum(map(math.prod, shapes))
+    alone = max(sum(extent > 1 for extent in shape) for shape in shapes) <= 2
+    return alone, -sum(value is True for value in values.values()), int(work)

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from baracuda.codegen.conditions.parse import ConditionError, evaluate_condition, fields_of, read_condition
-from baracuda.codegen.spec.spec import OpSpec, RangeSpec
+from baracuda.codegen.spec.parts import RangeSpec
+from baracuda.codegen.spec.spec import OpSpec
 from baracuda.runtime import ElementKind, KernelSku, SpecError, Unsupported
 from baracuda.runtime.values import short_repr
 
 from .problem import Problem
-from .row_cases import edges, random_rows, short_rows, skus_of
 from .subject import Subject
 
 Serve = Callable[[Subject, Mapping[str, Any], KernelSku], Problem | None]
@@ -56,6 +56,11 @@ def canonical(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
 
 
+def skus_of(subject: Subject) -> list[KernelSku]:
+    """Every SKU of the op, importing its plan if need be."""
+    return [row.sku for row in subject.plan.kernels()]
+
+
 def skus(subject: Subject, device: str = "") -> list[KernelSku]:
     """Every SKU of the op, or those that the kind of device can run: "host" or "cuda"."""
     all_skus = skus_of(subject)
@@ -78,8 +83,8 @@ def problems(subject: Subject, sku: KernelSku, limit: int = 1 << 21) -> list[Pro
                     by_descriptor.setdefault(problem.descriptor, problem)
 
     add(subject.spec.tests.cases)
-    if subject.spec.family == "row":
-        add(edges(subject, sku))
+    if (edges := Problem.kind_of(subject).edge_cases(subject, sku)) is not None:
+        add(edges)
     elif len(by_descriptor) < _WANTED:
         for problem in random_problems(subject, sku, _WANTED - len(by_descriptor), seed=1, limit=1 << 14):
             by_descriptor.setdefault(problem.descriptor, problem)
@@ -93,7 +98,8 @@ def problems(subject: Subject, sku: KernelSku, limit: int = 1 << 21) -> list[Pro
 def second_choice(subject: Subject, case: Mapping[str, Any], sku: KernelSku) -> Problem | None:
     """The problem of `case` for a kernel that is not its first choice."""
     try:
-        problem = Problem.of(subject, case, sku.element, sku.arch, _only_layout(subject, sku), str(sku.schedule))
+        layout = Problem.kind_of(subject).only_layout(subject, sku)
+        problem = Problem.of(subject, case, sku.element, sku.arch, layout, str(sku.schedule))
     except Unsupported:
         return None
     return problem if can_be_laid_out(problem) else None
@@ -101,7 +107,7 @@ def second_choice(subject: Subject, case: Mapping[str, Any], sku: KernelSku) -> 
 
 def short_problems(subject: Subject, sku: KernelSku) -> Iterator[Problem]:
     """Rows far shorter than the tile, whichever kernel selection gives them to."""
-    for case in short_rows(subject, sku):
+    for case in Problem.kind_of(subject).short_cases(subject, sku):
         if (problem := second_choice(subject, case, sku)) is not None:
             yield problem
 
@@ -134,18 +140,10 @@ def could_serve(subject: Subject, sku: KernelSku, case: Mapping[str, Any]) -> bo
 def served(subject: Subject, case: Mapping[str, Any], sku: KernelSku) -> Problem | None:
     """The problem of `case` if its plan, restricted to the architecture of `sku`, selects `sku`."""
     try:
-        problem = Problem.of(subject, case, sku.element, sku.arch, _only_layout(subject, sku))
+        problem = Problem.of(subject, case, sku.element, sku.arch, Problem.kind_of(subject).only_layout(subject, sku))
     except Unsupported:
         return None
     return problem if problem.plan.sku == sku and can_be_laid_out(problem) else None
-
-
-def _only_layout(subject: Subject, sku: KernelSku) -> str | None:
-    """The layout of arrays for `sku`, if there is only one."""
-    if subject.spec.family != "body":
-        return None
-    layouts = subject.plan._works_on(sku)
-    return layouts[0] if len(layouts) == 1 and len(subject.plan.LAYOUTS) > 1 else None
 
 
 def can_be_laid_out(problem: Problem) -> bool:
@@ -164,9 +162,9 @@ def fills_packs(problem: Problem, vec: int) -> bool:
 
 def random_problems(subject: Subject, sku: KernelSku, count: int, seed: int, limit: int = 1 << 16) -> list[Problem]:
     """Problems of any size for which selection chooses `sku`; deterministic for a seed."""
-    if subject.spec.family == "row":
-        return list(random_rows(subject, sku, count, seed, limit))
-    matches = []
+    if (own := Problem.kind_of(subject).random(subject, sku, count, seed, limit)) is not None:
+        return own
+    matches: list[Problem] = []
     rng = np.random.default_rng([seed, zlib.crc32(sku.symbol.encode())])
     for case in drawn_cases(subject, rng):
         problem = served(subject, case, sku)

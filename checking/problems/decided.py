@@ -11,13 +11,11 @@ from baracuda.codegen.program.evaluate import evaluate
 from baracuda.codegen.program.ops import OPS
 from baracuda.codegen.program.tree import Call, Expr, Name, reads, walk
 from baracuda.codegen.spec.scope import scope_of
-from baracuda.codegen.spec.spec import MapSpec, RowSpec
+from baracuda.codegen.spec.spec import ProgramSpec
 from baracuda.runtime import KernelSku
 
 from .cases import could_serve, server
-from .map import MapProblem
-from .problem import Arrays, Problem
-from .row import RowProblem
+from .problem import Arrays, Problem, ProgramProblem
 from .subject import Subject
 
 
@@ -29,13 +27,13 @@ def decided_problems(
     Arrays of no axes are such, too, and come with the problem. Random numbers meet none by chance.
     """
     spec, serve = subject.spec, server(subject, sku, bases)
-    if not isinstance(spec, RowSpec | MapSpec):
+    if not isinstance(spec, ProgramSpec):
         return
     compared = ((kind, *found) for kind, of in spec.by_kind.items() for found in _compared(of))
     for kind, field, lines in compared:
         of_kind = [base for base in bases if base.values.get("kind", "") == kind]
         for base in sorted(of_kind, key=lambda problem: (not problem.several, problem.size)):
-            assert isinstance(base, RowProblem | MapProblem)
+            assert isinstance(base, ProgramProblem)
             values = {name: base.values[name] for name, of in spec.descriptor.items() if of.is_number}
             given = {name: array for name, array in base.draw().items() if not array.shape}
             numbers = np.ravel(evaluate(lines, {**values, **given}, base.space)[lines[-1].name])
@@ -46,7 +44,7 @@ def decided_problems(
                 break
 
 
-def _compared(spec: RowSpec | MapSpec) -> Iterator[tuple[str, list[Line]]]:
+def _compared(spec: ProgramSpec) -> Iterator[tuple[str, list[Line]]]:
     """Fields, and the lines that give what they are compared with, which the last of them names."""
     fields = {name for name, of in spec.descriptor.items() if of.type == "float"}
     known = {name for name, of in spec.descriptor.items() if of.is_number}

@@ -25,7 +25,7 @@ def edge_problems(subject: Subject, sku: KernelSku, bases: Sequence[Problem]) ->
 
     Each is one of `bases` with one field changed. A problem may be at several edges; edges out of reach are left out.
     """
-    limits = Problem.FAMILIES[subject.spec.family].limits(subject)
+    limits = Problem.kind_of(subject).limits(subject)
     texts = dict.fromkeys(gap for text in limits for gap in gaps_of(text))
     left = sorted(((text, side) for text in texts for side in SIDES), key=lambda goal: _hash(goal, sku))
     serve = server(subject, sku, bases)

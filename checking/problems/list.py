@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from baracuda.codegen.spec.spec import ListSpec
+from baracuda.codegen.families.list.spec import ListSpec, ListTensor
 from baracuda.runtime import ElementKind, InvalidProblem, KernelSku, TensorView, Unsupported
 
 from .map import MapProblem
@@ -24,7 +24,12 @@ _APART = ("longer", "alone", "shorter")  # wrong beside other lists only
 class ListProblem(MapProblem, family="list"):
     """Lists whose arrays lie one after another, at any alignment, some of them of size 0."""
 
+    walks_space = False
     spec: ListSpec
+
+    @classmethod
+    def over(cls, spec: ListSpec, tensor: ListTensor) -> str:
+        return tensor.held
 
     @cached_property
     def cuts(self) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from itertools import groupby
 from typing import Any
@@ -11,21 +11,22 @@ from typing import Any
 import numpy as np
 
 from baracuda.codegen.conditions.parse import evaluate_condition
+from baracuda.codegen.families.map.spec import MapSpec
 from baracuda.codegen.program.evaluate import Space
-from baracuda.codegen.spec.map_program import split
-from baracuda.codegen.spec.spec import MapSpec, MapTensor
+from baracuda.codegen.spec.map_program import Parts, split
 from baracuda.runtime import KernelSku, Schedule
 from baracuda.runtime.families.map.geometry import IndexSpace
 
 from .cases import canonical
-from .problem import Problem
+from .problem import Problem, ProgramProblem
 from .subject import Subject
 
 
-class MapProblem(Problem, family="map"):
+class MapProblem(ProgramProblem, family="map"):
     """Dims of one or several axes each."""
 
     STYLES = ("normal", "spread", "constant")
+    walks_space = True
     spec: MapSpec
 
     def _set_axes(self) -> None:
@@ -43,12 +44,16 @@ class MapProblem(Problem, family="map"):
     @property
     def size(self) -> int:
         """Cells of the index space."""
-        return self.space.count(self._cells)
+        return self.space.count(self._parts.cells)
 
     @cached_property
-    def _cells(self) -> tuple[str, ...]:
-        """The dims of the index space; others give extents of what is read at computed places."""
-        return split(self.spec).cells
+    def _parts(self) -> Parts:
+        """Of the program. Dims that are not of its cells give extents of what is read at computed places."""
+        return split(self.spec)
+
+    @property
+    def of_elements(self) -> Collection[str]:
+        return {n for n in self.spec.outputs if self._parts.needed([n], self._parts.sums) & self.spec.inputs.keys()}
 
     @property
     def several(self) -> bool:
@@ -57,14 +62,11 @@ class MapProblem(Problem, family="map"):
 
     @property
     def space(self) -> Space:
-        """What the op's program is evaluated over."""
-        optional = frozenset(n for n, t in self.spec.tensors.items() if t.optional and n in self.arguments)
-        return Space({dim: math.prod(extents) for dim, extents in self.axes.items()}, optional)
+        return Space({dim: math.prod(extents) for dim, extents in self.axes.items()}, self._optional)
 
     def _split(self, name: str) -> list[tuple[str, int]]:
         """The caller's axes cut where dims meet in one: which dim and which of its axes each part is."""
         tensor = self.spec.tensors[name]
-        assert isinstance(tensor, MapTensor)
         parts: list[tuple[str, int]] = []
         for shared, groups in groupby(tensor.groups, lambda dims: dims[0] in self.shares):
             along = [[(dim, axis) for dim in dims] for dims in groups for axis in range(len(self.axes[dims[0]]))]
@@ -130,5 +132,4 @@ class MapProblem(Problem, family="map"):
         return self.of_case(case)
 
     def depth(self, dims: tuple[str, ...], count: int) -> float:
-        """The longest chain of additions that the schedule makes of a sum of `count` terms."""
         return float(self.plan.depth_of(dims, count))

@@ -17,7 +17,9 @@ from typing import Any
 import numpy as np
 
 from baracuda.codegen.conditions.parse import evaluate_condition
-from baracuda.codegen.spec.spec import BodyTensor, FieldSpec, OpSpec, RangeSpec
+from baracuda.codegen.families.body.spec import BodyTensor
+from baracuda.codegen.spec.parts import FieldSpec, RangeSpec
+from baracuda.codegen.spec.spec import OpSpec
 from baracuda.runtime import KernelSku
 
 from .cases import adapted, canonical, could_serve, server
@@ -91,7 +93,7 @@ def _mixes(
 def _is_small(subject: Subject, case: Values) -> bool:
     """Whether all tensors that have shapes of their own, or else the index space, have few elements."""
     values, spec = subject.values(case), subject.spec
-    shapes = [evaluate_condition(t.shape, values) for t in spec.arguments.values() if isinstance(t, BodyTensor)]
+    shapes = [evaluate_condition(t.shape, values) for t in spec.arguments.values() if hasattr(t, "shape")]
     if shapes:
         return sum(map(prod, shapes)) <= _MOST
     return prod(prod(values[name]) for name, field in spec.descriptor.items() if field.type == "shape") <= _MOST

@@ -6,15 +6,18 @@ Each family defines a problem's size and how the caller's arrays look to the ora
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
+from importlib import import_module
 from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
 
-from baracuda.codegen.spec.spec import OpSpec, TensorSpec
-from baracuda.runtime import BaracudaError, ElementKind, KernelSku, PlanPreference, TensorView
+from baracuda.codegen.program.evaluate import Space
+from baracuda.codegen.spec.parts import TensorSpec
+from baracuda.codegen.spec.spec import OpSpec, ProgramSpec
+from baracuda.runtime import BaracudaError, ElementKind, KernelSku, PlanPreference, Schedule, TensorView
 
 from .subject import Subject
 
@@ -29,9 +32,12 @@ class Problem:
 
     FAMILIES: ClassVar[dict[str, type[Problem]]] = {}
     STYLES: ClassVar[tuple[str, ...]]  # how inputs are drawn
+    rows_apart: ClassVar[bool] = False  # whether elements lie in rows, none of which another's numbers change
+    walks_space: ClassVar[bool] = False  # whether kernels walk any index space, whose shape says which code runs
 
-    def __init_subclass__(cls, family: str) -> None:
-        Problem.FAMILIES[family] = cls
+    def __init_subclass__(cls, family: str = "") -> None:
+        if family:
+            Problem.FAMILIES[family] = cls
 
     def __init__(
         self,
@@ -67,7 +73,90 @@ class Problem:
         schedule: str | None = None,
     ) -> Problem:
         """The problem of an op's family; only of kernels of `arch` and `schedule` and arrays of `layout`, if given."""
-        return Problem.FAMILIES[subject.spec.family](subject, case, element, arch, layout, schedule)
+        return Problem.kind_of(subject)(subject, case, element, arch, layout, schedule)
+
+    @staticmethod
+    def kind_of(subject: Subject) -> type[Problem]:
+        """The problems of an op's family, which are in the module beside this one that has the family's name."""
+        import_module(f".{subject.spec.family}", __package__)
+        return Problem.FAMILIES[subject.spec.family]
+
+    # What kernels of a family are tested on and by, beside what its specs say
+
+    @classmethod
+    def random(cls, subject: Subject, sku: KernelSku, count: int, seed: int, limit: int) -> list[Problem] | None:
+        """So many problems, always the same for a seed, that selection gives to `sku`; None if the spec draws them."""
+        return None
+
+    @classmethod
+    def drawn_cases(
+        cls, subject: Subject, skus: list[KernelSku], rng: np.random.Generator, limit: int
+    ) -> Iterator[Mapping[str, Any]] | None:
+        """Cases without end, of up to `limit` elements, that some of `skus` serve; None if the spec draws them."""
+        return None
+
+    @classmethod
+    def edge_cases(cls, subject: Subject, sku: KernelSku) -> Iterator[Mapping[str, Any]] | None:
+        """Cases at the edges of what `sku` has room for; None if its schedule says nothing of that."""
+        return None
+
+    @classmethod
+    def short_cases(cls, subject: Subject, sku: KernelSku) -> Iterator[Mapping[str, Any]]:
+        """Cases in which packs around the elements of one row reach into others."""
+        yield from ()
+
+    @classmethod
+    def long_cases(cls, subject: Subject, sku: KernelSku, bases: Sequence[Problem]) -> Iterator[Mapping[str, Any]]:
+        """Cases of several tiles that `sku` can serve, the most telling first."""
+        yield from ()
+
+    @classmethod
+    def in_turns(cls, sku: KernelSku, bases: Sequence[Problem]) -> Problem | None:
+        """A small problem of few blocks that take several turns, if the plan can be told their number."""
+        return None
+
+    @classmethod
+    def only_layout(cls, subject: Subject, sku: KernelSku) -> str | None:
+        """The layout of arrays for `sku`, if there is only one."""
+        return None
+
+    @classmethod
+    def path_of(cls, subject: Subject, sku: KernelSku) -> Hashable:
+        """The same for kernels of an op that have the same code, whatever their numbers and element types."""
+        return "", sku.layout, number_names(sku)
+
+    @classmethod
+    def over(cls, spec: Any, tensor: Any) -> str:
+        """What a plan declares that a tensor has a value for."""
+        return "array"
+
+    @classmethod
+    def check_plan(cls, subject: Subject) -> None:
+        """Raise AssertionError if the plan declares anything else than the spec, of what other families have not."""
+
+    @classmethod
+    def facts(cls, spec: Any) -> dict[str, Any]:
+        """What callers rely on and only people change, of what other families have not."""
+        return {}
+
+    @classmethod
+    def launch_terms(cls, spec: Any) -> list[str] | None:
+        """The expressions that decide what is launched; None if no author writes these."""
+        return None
+
+    @property
+    def turns_once(self) -> bool:
+        """Whether no block takes more elements after its first."""
+        return True
+
+    def planned_anew(self) -> Any:
+        """A plan that has not run yet: plans remember the number of multiprocessors."""
+        plan = self.plan
+        return plan.select(plan.descriptor, plan._preference, layouts=plan.layouts)
+
+    def far_alone(self, name: str, axes: list[int]) -> list[int]:
+        """Those of a tensor's `axes` along which, one at a time, parts are put far apart."""
+        return axes[:1]
 
     def of_case(self, case: Mapping[str, Any]) -> Problem:
         """The problem of another case, for the same kernels."""
@@ -232,6 +321,37 @@ class Problem:
         """Of products of three numbers of this size long sums are finite."""
         row = self.element.row
         return float(min(row.largest / 256, row.acc.row.largest**0.25)) or 1.0
+
+
+def number_names(sku: KernelSku) -> frozenset[str]:
+    """The names of a schedule's numbers, which distinguish the algorithms of an op."""
+    numbers = sku.schedule.numbers if isinstance(sku.schedule, Schedule) else ()
+    return frozenset(name for name, _ in numbers) - {"blocks_per_sm"}
+
+
+class ProgramProblem(Problem):
+    """A problem of an op with a program."""
+
+    spec: ProgramSpec
+
+    @property
+    def space(self) -> Space:
+        """What the op's program is evaluated over."""
+        raise AssertionError("families define this")
+
+    @property
+    def _optional(self) -> frozenset[str]:
+        """The optional tensors that are present."""
+        return frozenset(n for n, t in self.spec.tensors.items() if t.optional and n in self.arguments)
+
+    @property
+    def of_elements(self) -> Collection[str]:
+        """The outputs that are made of elements of inputs, not of reductions alone."""
+        return self.spec.outputs
+
+    def depth(self, dims: tuple[str, ...], count: int) -> float:
+        """The longest chain of additions that a kernel makes of a sum of `count` terms along `dims`."""
+        raise AssertionError("families define this")
 
 
 def normal(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:

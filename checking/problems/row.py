@@ -3,25 +3,89 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from baracuda.codegen.families.row.spec import RowSpec, RowTensor
+from baracuda.codegen.program import Reduce, parse
 from baracuda.codegen.program.evaluate import Space
-from baracuda.codegen.spec.spec import RowSpec
+from baracuda.codegen.program.tree import reads
+from baracuda.codegen.spec.scope import scope_of
 from baracuda.runtime import KernelSku
-from baracuda.runtime.families.row.geometry import REDUCE_SLICES, blocks_for
+from baracuda.runtime.families.row.geometry import REDUCE_SLICES, WARP, blocks_for
 
-from .problem import Problem
+from .problem import Problem, ProgramProblem
+from .row_cases import drawn_rows, edges, on_two_blocks, random_rows, short_rows
 from .subject import Subject
 
 
-class RowProblem(Problem, family="row"):
+class RowProblem(ProgramProblem, family="row"):
     """A shape whose axes fall into rows and columns."""
 
     STYLES = ("normal", "below", "spread", "constant", "swamped")
+    rows_apart = True
     spec: RowSpec
+
+    @classmethod
+    def random(cls, subject: Subject, sku: KernelSku, count: int, seed: int, limit: int) -> list[Problem] | None:
+        return random_rows(subject, sku, count, seed, limit)
+
+    @classmethod
+    def drawn_cases(
+        cls, subject: Subject, skus: list[KernelSku], rng: np.random.Generator, limit: int
+    ) -> Iterator[Mapping[str, Any]] | None:
+        return drawn_rows(subject, skus, rng, limit)
+
+    @classmethod
+    def edge_cases(cls, subject: Subject, sku: KernelSku) -> Iterator[Mapping[str, Any]] | None:
+        return edges(subject, sku)
+
+    @classmethod
+    def short_cases(cls, subject: Subject, sku: KernelSku) -> Iterator[Mapping[str, Any]]:
+        return short_rows(subject, sku)
+
+    @classmethod
+    def in_turns(cls, sku: KernelSku, bases: Sequence[Problem]) -> Problem | None:
+        return on_two_blocks(sku, bases)
+
+    @classmethod
+    def path_of(cls, subject: Subject, sku: KernelSku) -> Hashable:
+        """Rows within a warp, within a block, or longer."""
+        return sku.tile.wide, sku.tile.lanes > WARP
+
+    @classmethod
+    def over(cls, spec: RowSpec, tensor: RowTensor) -> str:
+        return "element" if len(tensor.dims) == 2 else "row" if tensor.dims == (spec.rows,) else "col"
+
+    @classmethod
+    def check_plan(cls, subject: Subject) -> None:
+        """The column sums of each flag are the optional outputs that are sums without further computation."""
+        spec, plan = subject.spec, subject.plan
+        assert isinstance(spec, RowSpec)
+        lines = parse(spec.program, scope_of(spec))
+        used = {name for line in lines for name in reads(line.expr)}
+        sums = {line.name for line in lines if isinstance(line.expr, Reduce) and line.expr.kind == "sum"} - used
+        flags = (t.optional for n, t in spec.outputs.items() if cls.over(spec, t) == "col" and n in sums)
+        expected, got = Counter(filter(None, flags)), Counter(flag for flag in plan.COLUMN_SUMS if flag)
+        if expected != got:
+            needs = f"must have {dict(expected)} of each flag, got {dict(got)}"
+            raise AssertionError(f"{plan.__name__}.COLUMN_SUMS {needs}")
+
+    @property
+    def turns_once(self) -> bool:
+        tile = self.plan.sku.tile
+        return not tile.blocks or bool(self.rows <= tile.rows * tile.blocks)
+
+    def planned_anew(self) -> Any:
+        """With the same blocks, whose number plans do not remember."""
+        return self.plan._served_by(self.plan._row)
+
+    def far_alone(self, name: str, axes: list[int]) -> list[int]:
+        """Every axis, of tensors with a value for each element."""
+        return axes if self.shape_of(name) == self.shape else []
 
     def _set_axes(self) -> None:
         self.shape = tuple(getattr(self.descriptor, self.descriptor._shape))
@@ -29,7 +93,7 @@ class RowProblem(Problem, family="row"):
         self.row_axes = tuple(a for a in range(len(self.shape)) if a not in self.col_axes)
         self.rows = math.prod(self.shape[a] for a in self.row_axes)
         self.cols = math.prod(self.shape[a] for a in self.col_axes)
-        self.row_dim = next(n for n, d in self.spec.dims.items() if d.axes == "rest")
+        self.row_dim = self.spec.rows
         self.col_dim = next(n for n in self.spec.dims if n != self.row_dim)
 
     @property
@@ -44,10 +108,8 @@ class RowProblem(Problem, family="row"):
 
     @property
     def space(self) -> Space:
-        """What the op's program is evaluated over."""
         extents = {d: self.rows if d == self.row_dim else self.cols for d in self.spec.dims}
-        optional = frozenset(n for n, t in self.spec.tensors.items() if t.optional and n in self.arguments)
-        return Space(extents, optional)
+        return Space(extents, self._optional)
 
     def flat(self, name: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """`array` with one axis per dim of the spec, extent 1 where the tensor does not vary."""
@@ -121,7 +183,7 @@ class RowProblem(Problem, family="row"):
         return np.where((col < tile.lanes * vec) & (col % vec == 0), 1.0, np.where(row % 2, lost**0.5, lost))
 
     def depth(self, dims: tuple[str, ...], count: int) -> float:
-        """The longest chain of additions that the SKU's schedule makes of a sum; see row.cuh for the order."""
+        """See row.cuh for the order."""
         return self._along_row(count) if dims == (self.col_dim,) else self._down_column(count)
 
     def _along_row(self, count: int) -> int:

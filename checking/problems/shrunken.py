@@ -10,7 +10,6 @@ from itertools import permutations
 from typing import Any
 
 from baracuda.runtime import KernelSku, Schedule
-from baracuda.runtime.families.body.plan import BodyPlan
 from baracuda.runtime.plans.sku import Tile
 
 from .cases import could_serve, server
@@ -36,8 +35,7 @@ def shrunken(problem: Problem) -> Problem:
     plan, small = problem.plan, copy(problem)
     sku = replace(plan.sku, schedule=_smaller(plan.sku.schedule))
     row = replace(plan._row, sku=sku)
-    rows = ([row], row) if isinstance(plan, BodyPlan) else (row,)
-    small.plan = type(plan)(plan.descriptor, *rows, plan.layouts)
+    small.plan = plan._served_by(row)
     return small
 
 

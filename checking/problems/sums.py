@@ -13,8 +13,7 @@ from baracuda.runtime import KernelSku, Schedule
 
 from .cases import could_serve, server
 from .edges import Place
-from .map import MapProblem
-from .problem import Arrays, Problem
+from .problem import Arrays, Problem, ProgramProblem
 from .shrunken import extents_of, shrunken, with_extents
 from .subject import Subject
 
@@ -24,19 +23,19 @@ ORDERS = ("small", "huge", "-huge"), ("huge", "small", "-huge")
 _LANES = 32
 
 
-def in_turns(subject: Subject, sku: KernelSku, bases: Sequence[Problem]) -> Iterator[MapProblem]:
+def in_turns(subject: Subject, sku: KernelSku, bases: Sequence[Problem]) -> Iterator[ProgramProblem]:
     """Problems in each sum of which a thread takes three turns, one in each third of the terms."""
     serve = server(subject, sku, bases)
     for base in sorted(bases, key=lambda problem: (not problem.several, problem.size)):
-        for extents in _extents(sku, base) if isinstance(base, MapProblem) else ():
+        for extents in _extents(sku, base) if isinstance(base, ProgramProblem) and base.walks_space else ():
             case = with_extents(base, extents)
             problem = serve(subject, case, sku) if could_serve(subject, sku, case) else None
             small = None if problem is None else shrunken(problem)
-            if isinstance(small, MapProblem) and _has_turns(small):
+            if isinstance(small, ProgramProblem) and _has_turns(small):
                 yield small
 
 
-def _extents(sku: KernelSku, base: MapProblem) -> Iterator[Mapping[Place, int]]:
+def _extents(sku: KernelSku, base: ProgramProblem) -> Iterator[Mapping[Place, int]]:
     """Three by what threads take at a time, along one summed axis or two; cells for a warp, or as many as there are."""
     fields = {name for dim in base.plan.SUMMED for name in fields_of(base.spec.dims[dim].of)}
     summed = [place for place in extents_of(base) if place[0] in fields]
@@ -49,7 +48,7 @@ def _extents(sku: KernelSku, base: MapProblem) -> Iterator[Mapping[Place, int]]:
             yield {**dict.fromkeys(summed, 1), **thirds, **cells}
 
 
-def _has_turns(problem: MapProblem) -> bool:
+def _has_turns(problem: ProgramProblem) -> bool:
     cut, sku = problem.plan._cut, problem.plan.sku
     if cut is None or cut.splits > 1 or cut.walk not in ("rows", "columns"):
         return False
@@ -59,7 +58,7 @@ def _has_turns(problem: MapProblem) -> bool:
     return bool(alone and terms == 3 * lanes * sku.schedule["packs"])
 
 
-def in_thirds(problem: MapProblem, arrays: Arrays, order: Sequence[str]) -> Arrays:
+def in_thirds(problem: ProgramProblem, arrays: Arrays, order: Sequence[str]) -> Arrays:
     """Inputs that vary as sums' terms do hold the numbers of `order` in the thirds of these, 0 for another name."""
     small = _SMALL * (_DEEPER if problem.element.row.bytes == 8 else 1)
     named = {"small": small, "huge": _HUGE, "-huge": -_HUGE}

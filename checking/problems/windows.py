@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from baracuda.codegen.spec.spec import BodySpec, RangeSpec
+from baracuda.codegen.spec.parts import RangeSpec
 from baracuda.runtime import KernelSku, Schedule
 
 from .cases import could_serve, server
@@ -27,7 +27,7 @@ def windowed_problems(subject: Subject, sku: KernelSku, bases: Sequence[Problem]
     With the second value also one with fewer long extents.
     """
     spec, serve = subject.spec, server(subject, sku, bases)
-    windows = [name for name in spec.descriptor if is_signed(spec, name)] if isinstance(spec, BodySpec) else []
+    windows = [name for name in spec.descriptor if is_signed(spec, name)] if spec.by_hand else []
     tried = [*((part, False) for part in _PARTS), (_PARTS[-1], True)]
     for name in windows:
         found: list[Problem] = []

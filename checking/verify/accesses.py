@@ -6,7 +6,6 @@ import numpy as np
 
 from baracuda.runtime import KernelInternal
 
-from ..problems.body import BodyProblem
 from ..problems.problem import Problem
 from ..trials.arrange import Choice, Patterns, arrange
 from ..trials.memory import HostMemory, Memory
@@ -23,7 +22,7 @@ def check_accesses(problem: Problem, memory: HostMemory, *, thoroughly: bool) ->
     """
     if thoroughly:
         _check_switch(problem, memory)
-    every = thoroughly if isinstance(problem, BodyProblem) else problem.size <= SMALL
+    every = thoroughly if problem.spec.by_hand else problem.size <= SMALL
     for pattern in ACCESS_PATTERNS if every else ACCESS_PATTERNS[:1]:
         run_watched(problem, memory, dict.fromkeys(problem.arguments, pattern), {})
     for choice in choices_of(problem) if thoroughly else ():

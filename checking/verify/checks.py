@@ -8,13 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from baracuda.codegen.spec.map_program import split
 from baracuda.runtime import ElementKind, KernelInternal
 
 from ..oracles.accuracy import Accuracy, as_float
 from ..oracles.oracle import explicit, tolerances, widen, with_saved
-from ..problems.map import MapProblem
-from ..problems.problem import Arrays, Problem
+from ..problems.problem import Arrays, Problem, ProgramProblem
 from ..problems.shrunken import MULTIPROCESSORS
 from ..problems.sums import ORDERS, in_thirds
 from ..repro.bundle import offer
@@ -120,7 +118,7 @@ def check_stored_types(problem: Problem, memory: Memory) -> None:
         within(trial(problem, arrays, exact, bound, choice), memory, _listed(choice))
 
 
-def check_compensation(problems: Iterable[MapProblem], memory: Memory) -> MapProblem | None:
+def check_compensation(problems: Iterable[ProgramProblem], memory: Memory) -> ProgramProblem | None:
     """A sum does not lose a small number that a huge one is added to, or that is added to it, and that then cancels.
 
     On the first problem in which it does: the sum is exact but for the rounding of its output; what is computed of
@@ -135,7 +133,7 @@ def check_compensation(problems: Iterable[MapProblem], memory: Memory) -> MapPro
             for argument, wanted in exact.items():
                 got = problem.flat(argument, as_float(outputs[argument]))
                 # In f64 what is wanted is rounded, too.
-                bounded = problem.results[argument] in _with_elements(problem) or types[argument] == ElementKind.F64
+                bounded = problem.results[argument] in problem.of_elements or types[argument] == ElementKind.F64
                 row = types[argument].row
                 one = row.unit_roundoff * np.maximum(np.abs(wanted), row.smallest_normal)
                 if np.any(np.abs(got - wanted) > (np.maximum(one, bounds[argument]) if bounded else one)):
@@ -147,13 +145,7 @@ def check_compensation(problems: Iterable[MapProblem], memory: Memory) -> MapPro
     return None
 
 
-def _with_elements(problem: MapProblem) -> set[str]:
-    """The outputs that are computed of sums and of elements."""
-    parts = split(problem.spec)
-    return {n for n in problem.spec.outputs if parts.needed([n], parts.sums) & problem.spec.inputs.keys()}
-
-
-def _cancelling(problem: MapProblem, arrays: Arrays, order: Sequence[str]) -> tuple[Arrays, Arrays, Arrays] | None:
+def _cancelling(problem: ProgramProblem, arrays: Arrays, order: Sequence[str]) -> tuple[Arrays, Arrays, Arrays] | None:
     """Inputs in thirds, sums by argument, if these are what the small numbers alone give, and these numbers."""
     inputs, small = in_thirds(problem, arrays, order), [name if name == "small" else "" for name in order]
     small_alone = in_thirds(problem, arrays, small)

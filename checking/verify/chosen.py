@@ -13,8 +13,7 @@ from baracuda.runtime import KernelSku
 
 from ..problems.cases import benched, fills_packs, problems, skus
 from ..problems.pairs import paired_problems
-from ..problems.problem import Problem
-from ..problems.row import RowProblem
+from ..problems.problem import Problem, number_names
 from ..problems.subject import Subject
 from ..problems.turns import with_turns
 from ..variables import OPS, PACKAGE, SAMPLE, SPECS
@@ -95,8 +94,8 @@ def of_each_code(sku: KernelSku) -> list[Problem]:
 
 
 def most_unlike(problem: Problem) -> Problem:
-    """Of a body the problem of the same SKU whose code has most other settings; of other families itself."""
-    if problem.spec.family != "body":
+    """Of kernels by hand the problem of the same SKU whose code has most other settings; of others itself."""
+    if not problem.spec.by_hand:
         return problem
     own = _defines(problem)
     return max(of_each_code(problem.plan.sku), key=lambda other: len(_defines(other) - own), default=problem)
@@ -111,11 +110,8 @@ def turning(sku: KernelSku) -> Problem:
 
 
 def turns_once(problem: Problem) -> bool:
-    """Whether no block of a row op takes more rows after its first."""
-    if not isinstance(problem, RowProblem) or not problem.plan.sku.tile.blocks:
-        return True
-    tile = problem.plan.sku.tile
-    return bool(problem.rows <= tile.rows * tile.blocks)
+    """Whether no block takes more elements after its first."""
+    return problem.turns_once
 
 
 def size_of(problem: Problem) -> int:
@@ -123,9 +119,9 @@ def size_of(problem: Problem) -> int:
 
 
 def few(sku: KernelSku) -> list[Problem]:
-    """For bodies the smallest problem and the one with most arguments; for other families all."""
+    """For kernels by hand the smallest problem and the one with most arguments; for others all."""
     problems = problems_of(sku.op, sku.symbol)
-    if subject_of(sku).spec.family != "body":
+    if not subject_of(sku).spec.by_hand:
         return list(problems)
     most = max((p for p in problems if p.size <= SMALL), key=lambda p: len(p.arguments), default=smallest(sku))
     return [smallest(sku)] if most == smallest(sku) else [smallest(sku), most]
@@ -134,7 +130,7 @@ def few(sku: KernelSku) -> list[Problem]:
 def narrowest(sku: KernelSku) -> KernelSku:
     """The first SKU of the same op, element, architecture and kind of schedule, for checks that tiles do not affect."""
     alike = (s for s in skus(subject_of(sku)) if (s.element, s.arch) == (sku.element, sku.arch))
-    return next(s for s in alike if table.numbers(s) == table.numbers(sku))
+    return next(s for s in alike if number_names(s) == number_names(sku))
 
 
 def subject_of(sku: KernelSku) -> Subject:

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from functools import partial
 from typing import Any
 
-from baracuda.codegen.program import Reduce, parse
-from baracuda.codegen.program.tree import reads
-from baracuda.codegen.spec.scope import scope_of
-from baracuda.codegen.spec.spec import ListTensor, OpSpec, RowSpec, RowTensor, TensorSpec
 from baracuda.runtime import Argument, Unsupported
 
 from ..oracles.oracle import with_saved
@@ -32,20 +27,7 @@ def check_declarations(subject: Subject) -> None:
     for name, expected in due.items():
         if (got := getattr(plan, name)) != expected:
             raise AssertionError(f"{plan.__name__}.{name} must be {expected} as the spec says, got {got}")
-    if isinstance(spec, RowSpec):
-        expected, got = _sums(spec), Counter(flag for flag in plan.COLUMN_SUMS if flag)
-        if expected != got:
-            needs = f"must have {dict(expected)} of each flag, got {dict(got)}"
-            raise AssertionError(f"{plan.__name__}.COLUMN_SUMS {needs}")
-
-
-def _sums(spec: RowSpec) -> Counter[str]:
-    """The number of column sums per flag: those that are optional outputs without further computation."""
-    lines = parse(spec.program, scope_of(spec))
-    used = {name for line in lines for name in reads(line.expr)}
-    sums = {line.name for line in lines if isinstance(line.expr, Reduce) and line.expr.kind == "sum"} - used
-    columns = {name: t for name, t in spec.outputs.items() if _over(spec, t) == "col" and name in sums}
-    return Counter(str(t.optional) for t in columns.values() if t.optional)
+    Problem.kind_of(subject).check_plan(subject)
 
 
 def _argument(subject: Subject, name: str) -> Argument:
@@ -53,15 +35,8 @@ def _argument(subject: Subject, name: str) -> Argument:
     tensor = spec.arguments[name]
     updated = any(t.updates == name for t in spec.outputs.values())
     role = "inout" if updated else "out" if name in spec.outputs else "in"
-    over = _over(spec, tensor)
+    over = Problem.kind_of(subject).over(spec, tensor)
     return Argument(name, role, over, tensor.dtype, tensor.optional or "", tensor.layout, tensor.may_alias)
-
-
-def _over(spec: OpSpec, tensor: TensorSpec) -> str:
-    if not isinstance(spec, RowSpec) or not isinstance(tensor, RowTensor):
-        return "list" if isinstance(tensor, ListTensor) and tensor.dims else "array"
-    rows = next(n for n, d in spec.dims.items() if d.axes == "rest")
-    return "element" if len(tensor.dims) == 2 else "row" if tensor.dims == (rows,) else "col"
 
 
 def check_order(problem: Problem, memory: Memory) -> None:

@@ -15,8 +15,9 @@ from typing import Any
 
 from baracuda.codegen.conditions.parse import ConditionError, evaluate_condition
 from baracuda.codegen.spec.load import load_folder
-from baracuda.codegen.spec.spec import BodySpec, OpSpec
+from baracuda.codegen.spec.spec import OpSpec
 
+from ..problems.problem import Problem
 from ..problems.subject import Subject
 from .launches import launches_of
 
@@ -43,7 +44,7 @@ def check_defaults(subject: Subject, folder: Path) -> None:
 
 def facts_of(subject: Subject) -> dict[str, Any]:
     """Defaults, usual types, stand-ins for absent inputs, guarantees, aliases, layouts and refusals."""
-    return {**defaults_of(subject.spec), **refused_by(subject)}
+    return {**defaults_of(subject.spec), **Problem.kind_of(subject).facts(subject.spec), **refused_by(subject)}
 
 
 def refused_by(subject: Subject) -> dict[str, str]:
@@ -93,14 +94,7 @@ def defaults_of(spec: OpSpec) -> dict[str, Any]:
     promised = {f"{name} promises": " ".join(rungs) for name, rungs in spec.reproducibility.items()}
     places = {f"{name} in place of": " ".join(t.may_alias) for name, t in spec.outputs.items() if t.may_alias}
     places |= {f"{name} laid out": t.layout for name, t in spec.arguments.items() if t.layout != "any"}
-    schedules = spec.schedules if isinstance(spec, BodySpec) else ()
-    math: dict[str, list[str]] = {}
-    for dtype, rounded in ((dtype, schedule.math) for schedule in schedules for dtype in schedule.dtypes):
-        math.setdefault(f"{dtype} factors", []).append(rounded)
-    factors = {name: " ".join(kinds) for name, kinds in math.items()}
-    layouts = spec.layouts.items() if isinstance(spec, BodySpec) else ()
-    contiguous = {f"{name} along": " ".join(f"{n}[{axis}]" for n, axis in axes.items()) for name, axes in layouts}
-    return {**fields, **types, **absent, **promised, **places, **factors, **contiguous}
+    return {**fields, **types, **absent, **promised, **places}
 
 
 # By their names in the folder of specs.

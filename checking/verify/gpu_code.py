@@ -11,7 +11,6 @@ from baracuda.runtime import KernelSku
 
 from ..oracles.accuracy import as_float
 from ..oracles.oracle import with_saved
-from ..problems.body import BodyProblem
 from ..problems.problem import Arrays, Problem
 from ..ptx.device import ptx_mode
 from ..trials.arrange import Patterns, arrange, same_bits
@@ -56,7 +55,7 @@ def check_gpu_code(problem: Problem, target: str) -> None:
             reason = _differs(problem, name, host[name], gpu[name], expected, is_stable=name in stable)
             if reason:
                 raise AssertionError(f"PTX for {target}, {label} inputs: {name!r} {reason}")
-    if stable != {*problem.results} and not isinstance(problem, BodyProblem):  # those may flush, as `quick_exp2` does
+    if stable != {*problem.results} and not problem.spec.by_hand:  # those may flush, as `quick_exp2` does
         steep = {n: _steep(a) if types[n].row.unit_roundoff and a.dtype.kind != "c" else a for n, a in drawn.items()}
         host, gpu = _on_both(problem, with_saved(problem, steep, types, hidden)[0], target, {})
         for name in problem.results.keys() - stable:

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from baracuda.codegen.conditions.gaps import gaps_of
-from baracuda.codegen.spec.spec import BodySpec
 from baracuda.runtime import BaracudaError, ElementKind, KernelSku, PlanPreference
 from baracuda.runtime.devices.architecture import Architecture
 
@@ -24,10 +23,8 @@ _MULTIPROCESSORS = 132
 
 def launches_of(subject: Subject) -> dict[str, str]:
     """By element type, number of a case of the spec's tests and what is changed in it: settings and launches."""
-    spec = subject.spec
-    if not isinstance(spec, BodySpec):
+    if (texts := Problem.kind_of(subject).launch_terms(subject.spec)) is None:
         return {}
-    texts = [*spec.settings.values(), *spec.terms.values(), *(s.fits for s in spec.schedules if s.fits)]
     goals = [(gap, side) for gap in dict.fromkeys(gap for text in texts for gap in gaps_of(text)) for side in SIDES]
     answers: dict[str, str] = {}
     for sku in _one_of_each_table(subject):

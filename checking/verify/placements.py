@@ -12,7 +12,6 @@ from baracuda.runtime.arrays.axes import contiguous_strides
 
 from ..oracles.oracle import with_saved
 from ..problems.problem import Problem
-from ..problems.row import RowProblem
 from ..trials.arrange import arrange
 from ..trials.memory import LONE, PATTERNS, Memory, Placed
 from .agreement import require_same
@@ -113,14 +112,14 @@ def check_huge_strides(problem: Problem, memory: Memory) -> None:
 
 
 def _far_steps(problem: Problem, name: str) -> list[dict[int, int]]:
-    """Strides by axis of extent 2, where they are free; outside of the row family for the first one and two."""
+    """Strides by axis of extent 2, where they are free: for some alone, and for two."""
     shape, layout = problem.shape_of(name), problem.arguments[name].layout
-    if problem.layout or layout == "contiguous" or (isinstance(problem, RowProblem) and shape != problem.shape):
+    if problem.layout or layout == "contiguous":
         return []
     free = shape[:-1] if layout == "inner" else shape
     axes = [axis for axis, extent in enumerate(free) if extent == 2]
-    alone = [{axis: FAR} for axis in (axes if isinstance(problem, RowProblem) else axes[:1])]
-    return alone + [dict(zip(axes, _BOTH, strict=False))] * (len(axes) > 1)
+    alone = [{axis: FAR} for axis in problem.far_alone(name, axes)]
+    return alone + [dict(zip(axes, _BOTH, strict=False))] * (len(axes) > 1 and len(alone) > 0)
 
 
 class _Far:

@@ -9,15 +9,12 @@ from typing import Any
 import numpy as np
 
 from baracuda.codegen.spec.backward import is_derivable
-from baracuda.codegen.spec.spec import BodySpec
 
 from ..oracles.definitions import adapter
 from ..oracles.oracle import with_saved
 from ..oracles.program import derived
 from ..problems.cases import drawn_cases
-from ..problems.map import MapProblem
-from ..problems.problem import Arrays, Problem
-from ..problems.row import RowProblem
+from ..problems.problem import Arrays, Problem, ProgramProblem
 from ..problems.subject import Subject
 from .special_values import SPECIAL
 
@@ -50,10 +47,10 @@ def check_derivation(subject: Subject, count: int | None = None) -> None:
     of its own may be there because nothing can be derived.
     """
     gradient = subject.spec.gradient
-    if gradient is None or isinstance(subject.spec, BodySpec):
+    if gradient is None or subject.spec.by_hand:
         return
     for problem in _problems(subject)[:count]:
-        assert isinstance(problem, RowProblem | MapProblem)
+        assert isinstance(problem, ProgramProblem)
         if not is_derivable(problem.forward, gradient):
             continue
         arrays, hidden = problem.draw(seed=15), problem.draw_hidden(seed=15)

@@ -13,11 +13,8 @@ from baracuda.codegen.spec.backward import is_derivable
 
 from ..oracles.accuracy import as_float, compare
 from ..oracles.oracle import explicit, tolerances, widen, with_saved
-from ..oracles.references import definition
-from ..problems.body import BodyProblem
-from ..problems.map import MapProblem
-from ..problems.problem import Arrays, Problem
-from ..problems.row import RowProblem
+from ..oracles.references import definition_of
+from ..problems.problem import Arrays, Problem, ProgramProblem
 from ..trials.arrange import arrange, same_bits
 from ..trials.memory import Memory
 from ..trials.trial import wrong_in
@@ -33,7 +30,7 @@ def check_special_values(problem: Problem, memory: Memory) -> None:
     Enormous numbers do, too, but in gradients, where they overflow; so do rows of zeros, and the extremes of whole
     numbers.
     """
-    if isinstance(problem, RowProblem):
+    if problem.rows_apart:
         _check_special_rows(problem, memory)
         check_problem(problem, memory, style="sparse", variant="rows of zeros")
     else:
@@ -46,7 +43,7 @@ def check_special_values(problem: Problem, memory: Memory) -> None:
 
 def check_ties(problem: Problem, memory: Memory) -> None:
     """Programs that find an extreme's place find the first of equal numbers, zeros and NaNs, whatever their sign."""
-    if isinstance(problem, MapProblem) and re.search(r"\barg(max|min)\(", problem.spec.program):
+    if isinstance(problem, ProgramProblem) and re.search(r"\barg(max|min)\(", problem.spec.program):
         check_problem(problem, memory, style="ties", variant="equal zeros and NaNs")
 
 
@@ -92,7 +89,7 @@ def _check_special_elements(problem: Problem, memory: Memory) -> None:
 def _check_enormous(problem: Problem, memory: Memory) -> None:
     """Outputs are the exact ones, or those of the formula in the accumulator's type where it overflows on the way."""
     case = drawn(problem, "enormous")
-    if not isinstance(problem, BodyProblem) and wrong_in(case.measure(memory)):
+    if not problem.spec.by_hand and wrong_in(case.measure(memory)):
         narrow = _in_accumulator(problem, case.inputs)
         exact, allowed = dict(case.exact), dict(case.allowed)
         for name, result in problem.results.items():
@@ -121,9 +118,9 @@ def _matters(problem: Problem, arrays: Arrays, name: str, place: int, result: st
 
 def _skips_zeros(problem: Problem) -> bool:
     """Whether 0 times NaN may be 0: in gradients by hand that could not be derived, and by some definitions."""
-    if not isinstance(problem, BodyProblem):
+    if isinstance(problem, ProgramProblem):
         return problem.spec.gradient is not None and not is_derivable(problem.forward, problem.spec.gradient)
-    return problem.spec.gradient is not None or definition(problem.spec.oracle, problem.spec.folder).skips_zeros
+    return problem.spec.gradient is not None or definition_of(problem.spec).skips_zeros
 
 
 def _finite_only(problem: Problem, name: str) -> bool:
@@ -132,7 +129,7 @@ def _finite_only(problem: Problem, name: str) -> bool:
     return (gradient is not None and name not in gradient.cotangents) or problem.element in problem.spec.tests.finite
 
 
-def _check_special_rows(problem: RowProblem, memory: Memory) -> None:
+def _check_special_rows(problem: Any, memory: Memory) -> None:
     inputs = [n for n in problem.arguments if n in problem.spec.inputs]
     floats = [n for n in inputs if problem.stored_types()[n].row.unit_roundoff]  # integers have no special values
     clean, _ = with_saved(problem, problem.draw(seed=8), problem.stored_types(), problem.draw_hidden(seed=8))
@@ -173,7 +170,7 @@ def _require_kinds(problem: Problem, arrays: Arrays, outputs: Arrays, exact: Map
             raise AssertionError(f"{label_of(problem)}, {change}: {name!r} is not what the formula gives, {accuracy}")
 
 
-def _require_others_untouched(problem: RowProblem, base: Arrays, outputs: Arrays, row: int, change: str) -> None:
+def _require_others_untouched(problem: Any, base: Arrays, outputs: Arrays, row: int, change: str) -> None:
     for name, output in outputs.items():
         if problem.row_dim not in problem.spec.tensors[name].dims:
             continue

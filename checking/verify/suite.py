@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from baracuda.codegen.spec.spec import BodySpec
 from baracuda.runtime import KernelSku
 from baracuda.runtime.plans.formula import names_in
 
@@ -19,6 +18,7 @@ from ..problems.cases import random_problems, short_problems, skus
 from ..problems.decided import decided_problems
 from ..problems.edges import edge_problems
 from ..problems.pairs import paired_problems
+from ..problems.problem import Problem, number_names
 from ..problems.shrunken import shrunken_problems
 from ..problems.subject import Subject
 from ..problems.sums import in_turns
@@ -89,7 +89,7 @@ def pytest_generate_tests(metafunc: Any) -> None:
 def _is_of(check: str, subject: Subject, sku: KernelSku) -> bool:
     if check == _AGREEMENT:  # only for kernels that both devices can run
         return sku.fits("host") is None
-    return subject.spec.family in table.TABLE[check].families
+    return table.is_for(check, subject)
 
 
 @pytest.fixture(scope="session")
@@ -119,7 +119,8 @@ def text_for(test: Any, sku: KernelSku | None) -> str | None:
 def test_accuracy(sku: KernelSku, memory: Memory) -> None:
     # Few problems small enough to test select a body's larger schedules, and sums over split keys are far more exact
     # than their bound.
-    tight = subject_of(sku).spec.family != "body" or (sku == narrowest(sku) and "splits" not in table.numbers(sku))
+    by_hand = subject_of(sku).spec.by_hand
+    tight = not by_hand or (sku == narrowest(sku) and "splits" not in number_names(sku))
     checks.check_accuracy(list(problems_of(sku.op, sku.symbol)), memory, tight=tight)
 
 
@@ -154,8 +155,8 @@ def test_layouts(sku: KernelSku, memory: Memory) -> None:
 
 
 def test_broadcast_inputs(sku: KernelSku, memory: Memory) -> None:
-    is_map = subject_of(sku).spec.family == "map"
-    for problem in dict.fromkeys([of_packs(sku), beside_packs(sku)] if is_map else [smallest(sku)]):
+    any_space = Problem.kind_of(subject_of(sku)).walks_space
+    for problem in dict.fromkeys([of_packs(sku), beside_packs(sku)] if any_space else [smallest(sku)]):
         placements.check_broadcast(problem, memory)
 
 
@@ -190,7 +191,7 @@ def test_architectures(subject: Subject, memory: Memory) -> None:
 
 def _reads_batch(subject: Subject, sku: KernelSku) -> bool:
     """Whether the kernel serves batches of some sizes only."""
-    if not isinstance(subject.spec, BodySpec) or subject.spec.tests.batch is None:
+    if not subject.spec.by_hand or subject.spec.tests.batch is None:
         return False
     fits = subject.plan._conditions.get((sku.arch, sku.element, str(sku.schedule)), "")
     return subject.spec.tests.batch in names_in(subject.plan._written_out(fits)) if fits else False
@@ -253,19 +254,21 @@ if _device() == "host":
             placements.check_in_place(middling(sku), watched)
             for short in short_problems(subject_of(sku), sku):
                 check_beginnings(short, watched)
-            if subject_of(sku).spec.family == "body" or not turns_once(turning(sku)):
+            if subject_of(sku).spec.by_hand or not turns_once(turning(sku)):
                 with watched.multiprocessors(1):
                     check_accesses(turning(sku), watched, thoroughly=False)
 
     def test_gpu_code(sku: KernelSku) -> None:
         _need_nvrtc()
-        family, sampled = subject_of(sku).spec.family, SAMPLE in os.environ
+        subject, sampled = subject_of(sku), SAMPLE in os.environ
+        any_space = Problem.kind_of(subject).walks_space
         small = [p for p in problems_of(sku.op, sku.symbol) if p.size <= SMALL]
-        others = {"map": small, "body": small[-1:] if sampled else [*few(sku), *sorted(small, key=size_of)[-2:]]}
+        by_hand = small[-1:] if sampled else [*few(sku), *sorted(small, key=size_of)[-2:]]
+        others = small if any_space else by_hand if subject.spec.by_hand else []
         for target in gpu_code.targets_of(sku, sampled=sampled):
-            for problem in dict.fromkeys([smallest(sku), *others.get(family, ())]):
+            for problem in dict.fromkeys([smallest(sku), *others]):
                 gpu_code.check_gpu_code(problem, target)
-            if family == "map":
+            if any_space:
                 with ptx_mode(target) as memory:
                     placements.check_huge_strides(max(problems_of(sku.op, sku.symbol), key=twos), memory)
 

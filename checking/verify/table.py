@@ -9,8 +9,7 @@ first, then others chosen by the word in BARACUDA_TEST_SAMPLE, for each check di
 Traits of a kernel:
   element  the element type
   bytes    the sizes of the element and accumulator types
-  path     the code path. Row ops: rows within a warp, within a block, or longer. Others: the architecture if the op
-           has a header of its own for it, the layout, and the names of the schedule's numbers
+  path     the code path, as the family's problems tell it
   tile     the tile or schedule, the architecture and the layout
 """
 
@@ -21,12 +20,10 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
-from baracuda.codegen.spec.spec import FAMILY_SPECS, BodySpec
 from baracuda.runtime import KernelSku, Schedule, Tile
-from baracuda.runtime.families.row.geometry import WARP
 
 from ..problems.cases import skus
-from ..problems.problem import Problem
+from ..problems.problem import Problem, ProgramProblem
 from ..problems.shrunken import shrinks
 from ..problems.subject import Subject
 from ..sampling import share, spread
@@ -40,7 +37,7 @@ class Row(NamedTuple):
 
     one_for_each: tuple[str, ...]  # combinations of traits, as "element path"
     sampled: int  # kernels in a sampled run, over all ops
-    families: tuple[str, ...] = tuple(FAMILY_SPECS)
+    of: Callable[[type[Problem]], bool] = lambda problems: True  # only kernels of families with such problems
     archs: tuple[str, ...] = ()  # only kernels for these, if any are named
     clusters: bool = False  # only kernels whose blocks form clusters
     by_numbers: bool = False  # whether a sample differs in single numbers of schedules, too
@@ -65,13 +62,13 @@ TABLE = {
     "batch_invariance": Row(("element path",), 14),
     "orders": Row(("bytes path",), 12),
     "accesses": Row(("bytes path", "tile"), 12, apart=True, problems=4),
-    "asynchrony": Row(("bytes path", "tile"), 4, ("body",), archs=("sm_90a",), by_numbers=True),
-    "clusters": Row(("bytes path", "tile"), 4, ("row",), clusters=True),
+    "asynchrony": Row(("bytes path", "tile"), 4, archs=("sm_90a",), by_numbers=True),
+    "clusters": Row(("bytes path", "tile"), 4, clusters=True),
     "lone_layouts": Row(("bytes path", "tile"), 8),
     "texts": Row(("element path",), 8),
     "gpu_code": Row(("element path",), 6, apart=True, archs=("sm_80", "sm_89")),
-    "explicit_formula": Row(("bytes path",), 20, ("row", "map", "list")),
-    "compensation": Row(("bytes path",), 4, ("map",)),
+    "explicit_formula": Row(("bytes path",), 20, lambda problems: issubclass(problems, ProgramProblem)),
+    "compensation": Row(("bytes path",), 4, lambda problems: problems.walks_space),
     "stored_types": Row(("bytes path",), 12),
     "broadcast_inputs": Row(("bytes path",), 12),
     "huge_strides": Row(("bytes path",), 10),
@@ -120,23 +117,12 @@ def code_of(problem: Problem) -> Hashable:
 def traits(subject: Subject, sku: KernelSku) -> dict[str, Hashable]:
     """The traits of a kernel, by name."""
     element = sku.element.row
-    path: Hashable
-    if subject.spec.family == "row":
-        path = (sku.tile.wide, sku.tile.lanes > WARP)
-    else:
-        own = isinstance(subject.spec, BodySpec) and sku.arch in subject.spec.body
-        path = (sku.arch if own else "", sku.layout, numbers(sku))
     return {
         "element": sku.element,
         "bytes": (element.bytes, element.acc.row.bytes),
-        "path": path,
+        "path": Problem.kind_of(subject).path_of(subject, sku),
         "tile": (sku.arch, sku.layout, sku.schedule),
     }
-
-
-def numbers(sku: KernelSku) -> frozenset[str]:
-    """The names of a schedule's numbers, which distinguish the algorithms of a body."""
-    return frozenset(name for name, _ in _entries(sku)) - {"blocks_per_sm"}
 
 
 def _entries(sku: KernelSku) -> tuple[tuple[str, int], ...]:
@@ -154,7 +140,7 @@ def kernels(check: str, subjects: Sequence[Subject]) -> list[KernelSku]:
 
 def _all(check: str, subjects: Sequence[Subject]) -> dict[str, list[KernelSku]]:
     row = TABLE[check]
-    return {s.spec.op: _first_of_each(row, s) for s in subjects if s.spec.family in row.families}
+    return {s.spec.op: _first_of_each(row, s) for s in subjects if row.of(Problem.kind_of(s))}
 
 
 def _sample(
@@ -171,9 +157,14 @@ def _sample(
     return share(differing, row.sampled, f"{seed} {check}", os.environ.get(FIRST, "").split())
 
 
+def is_for(check: str, subject: Subject) -> bool:
+    """Whether `check` is one for kernels of the op's family."""
+    return TABLE[check].of(Problem.kind_of(subject))
+
+
 def runs_on(check: str, subject: Subject, sku: KernelSku) -> bool:
     """Whether `check` is one for kernels such as `sku`."""
-    return subject.spec.family in TABLE[check].families and TABLE[check].is_of(sku)
+    return is_for(check, subject) and TABLE[check].is_of(sku)
 
 
 def ops(check: str, subjects: Sequence[Subject]) -> list[Subject]:

@@ -23,7 +23,6 @@ from baracuda.checking.result_file import digest_of
 from baracuda.checking.verify import environment
 from baracuda.codegen.project import TOOLS, installed, options_of, plans_of, refuse_unknown
 from baracuda.codegen.spec.load import load_folder
-from baracuda.codegen.spec.spec import BodySpec
 from baracuda.runtime import DriverError, InvalidProblem, Unsupported
 from baracuda.runtime.devices.cuda import CudaDevice
 
@@ -112,7 +111,7 @@ def _chosen(ops: Sequence[str], specs: Path) -> tuple[list[str], list[str]]:
         spec = loaded[op].spec
         if values_of(spec) is not None:
             chosen.append(op)
-        elif isinstance(spec, BodySpec):
+        elif spec.by_hand:
             raise Unsupported(f"{op}: has no torch equivalent in checking/compare/torch_values.py")
         else:
             left_out.append(f"{op}: has no torch equivalent; 'baracuda-gen test {op}' covers it")

@@ -9,9 +9,10 @@ from pathlib import PurePosixPath
 from baracuda.runtime import BodyKernel, Box, Schedule
 
 from ..conditions.parse import on_one_line, read_condition
+from ..families.body.spec import BodySpec, KernelSpec
 from ..spec.beside import header_beside
 from ..spec.names import SCHEDULE_NAMES
-from ..spec.spec import Arch, BodySpec, KernelSpec
+from ..spec.types import Arch
 from ..text import Name, Text, names
 from .body_op import BodyOp, Header, Maps, Row, Scratch, Setting
 from .op import Pinned, Tensor

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 from baracuda.runtime import ListPlan, Schedule
 
-from ..spec.spec import ListSpec
+from ..families.list.spec import ListSpec
 from ..text import Name, Text
 from .map import lower_map
 from .map_op import Entry, MapOp

@@ -9,6 +9,7 @@ from functools import cached_property
 from baracuda.runtime import Schedule
 
 from ..conditions.parse import read_condition
+from ..families.map.spec import MapSpec
 from ..program import Line, Name, Reduce, kind_of
 from ..program.tree import Call, Const, Expr, Query, Read, children, reads, walk
 from ..spec.map_kinds import KindGroup, kind_groups
@@ -16,7 +17,6 @@ from ..spec.map_passes import Pass
 from ..spec.map_program import Parts, copies_of, groups_of, place_of, queries_of, split
 from ..spec.names import in_kernel
 from ..spec.scope import kinds_of
-from ..spec.spec import MapSpec
 from ..text import Name as Identifier
 from ..text import names
 from .map_op import Body, Entry, MapOp, PlacedRead, Store, Sum, joined

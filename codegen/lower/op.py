@@ -14,7 +14,7 @@ from baracuda.runtime import Extent, Gradient, Measurement, RowPlan, Tile
 from ..program import Expr
 from ..program.tree import Query
 from ..spec.names import in_kernel
-from ..spec.spec import arch_number
+from ..spec.types import arch_number
 from ..text import Name, Text
 
 

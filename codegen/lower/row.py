@@ -9,10 +9,10 @@ from baracuda.runtime.arrays.element import ElementKind
 from baracuda.runtime.plans.sku import VECTOR_BYTES
 
 from ..conditions.parse import read_condition
+from ..families.row.spec import RowSpec
 from ..program.tree import Query, walk
 from ..spec.row_program import row_lines
 from ..spec.scope import kinds_of
-from ..spec.spec import RowSpec
 from ..text import Name
 from .op import RowOp, Tensor
 from .row_passes import schedule

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from ..families.row.spec import RowSpec
 from ..program import Expr, Line, Name, ProgramError, Reduce, kind_of
 from ..program.tree import Call, Cast, Const, Query, Read, reads, varies, walk
-from ..spec.spec import RowSpec
 from ..text import Name as Identifier
 from .op import Columns, ColumnSum, Pass, Reduction, Store, Tensor, Value
 

@@ -9,7 +9,9 @@ from typing import Any
 from baracuda.runtime import Gradient
 
 from ..conditions.parse import read_condition
-from ..spec.spec import Arch, ArchSpec, FieldSpec, OpSpec, TensorSpec, arch_number
+from ..spec.parts import ArchSpec, FieldSpec, TensorSpec
+from ..spec.spec import OpSpec
+from ..spec.types import Arch, arch_number
 from ..text import Name, Text, names
 from .extents import extents_of
 from .op import Allowance, Check, DescriptorField, Scalar, Tensor

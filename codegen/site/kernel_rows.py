@@ -11,7 +11,7 @@ from baracuda.runtime.plans.formula import written_out
 
 from ..lower.body_op import BodyOp
 from ..lower.op import Op
-from ..spec.spec import arch_number
+from ..spec.types import arch_number
 from ..text import Name
 from .table import Ready, Row, code
 

@@ -9,9 +9,12 @@ from baracuda.runtime.plans.formula import in_words
 from baracuda.runtime.plans.sku import RUNGS
 
 from ..emit.declared import annotation
+from ..families.body.spec import BodyTensor
 from ..lower.op import Op
 from ..spec.load import Loaded
-from ..spec.spec import Arch, ArchSpec, BodyTensor, MapSpec, OpSpec, TensorSpec
+from ..spec.parts import ArchSpec, TensorSpec
+from ..spec.spec import OpSpec
+from ..spec.types import Arch
 from .table import Ready, Row, code, plain
 
 _STRIDES = {"any": "any", "contiguous": "contiguous", "inner": "any, the last 1"}
@@ -77,8 +80,8 @@ def promise_rows(op: Op) -> list[Row]:
 
 def precision_rows(spec: OpSpec) -> list[Row]:
     """For each floating element type, the accumulator type and the constants of outputs' bounds."""
-    kinds = spec.kinds if isinstance(spec, MapSpec) else {}
-    own = {f" of {code(name)}": spec.of_kind(name) for name, kind in kinds.items() if kind.bound}
+    others = {name: of for name, of in spec.by_kind.items() if of.precision.bound != spec.precision.bound}
+    own = {f" of {code(name)}": of for name, of in others.items()}
     rows: list[Row] = []
     for kind in (kind for kind in map(ElementKind, spec.dtypes) if kind.row.unit_roundoff):
         by_bound: dict[tuple[float, float], list[str]] = {}

@@ -10,15 +10,14 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
-from ..program import Line, Name, ProgramError, parse, to_source
+from ..program import Line, ProgramError, to_source
 from ..program.derive import Forward, derive
-from ..program.tree import Expr, Read, reads, walk
+from ..program.tree import Read, reads, walk
 from .defaults import spelled_out, usual_docs
-from .map_passes import reduced_between
-from .map_program import scope_of_map
-from .row_program import row_lines
-from .scope import Programmed, axes_of, kinds_of, scope_of
-from .spec import GradientSpec, MapSpec, MapTensor, OpSpec, RowSpec
+from .family import family_of
+from .parts import GradientSpec
+from .scope import axes_of, kinds_of, scope_of
+from .spec import OpSpec, ProgramSpec
 from .wording import did_you_mean
 from .yaml_source import Loc, YamlSource
 
@@ -63,27 +62,25 @@ def completed(source: YamlSource, forward: OpSpec, data: Data) -> YamlSource:
 
 
 def derived_program(
-    spec: Programmed, cotangents: Mapping[str, str], wrt: Mapping[str, str], saved: Iterable[str]
+    spec: ProgramSpec, cotangents: Mapping[str, str], wrt: Mapping[str, str], saved: Iterable[str]
 ) -> tuple[Line, ...]:
     """The program of the gradient of a forward op; see `derive`."""
-    scope = scope_of_map(spec) if isinstance(spec, MapSpec) else scope_of(spec)
-    lines = row_lines(spec) if isinstance(spec, RowSpec) else parse(spec.program, scope)
-    over = _over(spec)
+    scope, family = scope_of(spec), family_of(spec)
+    lines = family.lines(spec)
+    over = {name: tensor.over for name, tensor in spec.tensors.items()}
     dims = {**scope.values, **{d: over[output] for d, output in cotangents.items()}}
-    of_rows = isinstance(spec, RowSpec) and {name for name, dim in spec.dims.items() if dim.axes != "rest"}
-    pull = reduced_between(spec) if isinstance(spec, MapSpec) else of_rows or ()
     kept = {name for name in saved if name in spec.outputs}
     dims |= {name: over[name] for name in kept}
     axes = {name: of.dims for name, of in axes_of(spec).items()}
     axes |= {name: spec.outputs[output].dims for name, output in (*cotangents.items(), *zip(kept, kept, strict=True))}
-    forward = Forward(lines, kinds_of(spec, lines), dims, frozenset(pull), axes, _sizes(spec))
+    forward = Forward(lines, kinds_of(spec, lines), dims, family.pulled(spec), axes, family.sizes(spec))
     return derive(forward, cotangents, wrt, kept)
 
 
 def is_derivable(spec: OpSpec | None, gradient: GradientSpec) -> bool:
     """Whether a forward op's program has a derivative that a program can say."""
     try:
-        if isinstance(spec, RowSpec | MapSpec):
+        if isinstance(spec, ProgramSpec):
             derived_program(spec, gradient.cotangents, gradient.wrt, gradient.saved)
     except ProgramError:
         return False
@@ -107,7 +104,7 @@ class _Backward:
     @property
     def by_hand(self) -> bool:
         """Whether it has a program or kernels of its own."""
-        return self.forward.family == "body" or "program" in self.own
+        return self.forward.by_hand or "program" in self.own
 
     @cached_property
     def _made(self) -> set[str] | None:
@@ -143,7 +140,7 @@ class _Backward:
         return {name: self._derivative(of) for name, of in self.forward.by_kind.items()}
 
     def _derivative(self, spec: OpSpec) -> tuple[Line, ...]:
-        if self.by_hand or not isinstance(spec, RowSpec | MapSpec):
+        if self.by_hand or not isinstance(spec, ProgramSpec):
             return ()
         return derived_program(spec, self.cotangents, self.wrt, self.saved)
 
@@ -240,7 +237,7 @@ class _Backward:
         that are gone."""
         fields: list[str] = [*self.data["descriptor"]]
         flags = {str(tensor["optional"]) for tensor in tensors if tensor.get("optional")}
-        if self.forward.family == "body":
+        if self.forward.by_hand:
             gone = {t.optional for t in self.forward.tensors.values() if t.optional} - flags
             dropped = self.own.get("descriptor")
             gone |= {n for n, v in dropped.items() if v is False} if isinstance(dropped, dict) else set()
@@ -318,14 +315,3 @@ def _renamed(given: Any, usual: list[str], known: list[str]) -> dict[str, str]:
     if not isinstance(given, dict):
         return {f"d{name}": name for name in usual}
     return {name: of for name, of in given.items() if isinstance(name, str) and of in known}
-
-
-def _over(spec: Programmed) -> dict[str, frozenset[str]]:
-    """The dims along which each tensor varies."""
-    return {n: t.over if isinstance(t, MapTensor) else frozenset(t.dims) for n, t in spec.tensors.items()}
-
-
-def _sizes(spec: Programmed) -> dict[str, frozenset[Expr]]:
-    """What says the size of each dim: the int field that gives it."""
-    fields = {name: dim.of for name, dim in spec.dims.items() if isinstance(spec, MapSpec)}
-    return {name: frozenset({Name(of)}) for name, of in fields.items() if of.isidentifier()}

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from baracuda.runtime.families.map.geometry import MAX_AXES
-
 from ..conditions.kinds import OF_FIELD, WORD, Kind, kind_of
-from .spec import BodySpec, MapSpec, OpSpec, Requirement, RowSpec
+from .family import family_of
+from .parts import Dim, Requirement
+from .spec import OpSpec
 
-_LARGEST_RANK = 8
+LARGEST_RANK = 8
 _TERM = r"(\w+|(?:len|min)\([\w, ]+\))"
 _BOUNDED = re.compile(rf"-?[\d.]+ <=? {_TERM}(?= <|$)")  # 2 <= width <= 8
 _AT_LEAST = re.compile(rf"{_TERM} (?:>=? -?[\d.]+(?= and |$)|== )")  # min(a, b) >= 0
@@ -46,39 +46,23 @@ def _of_shapes(spec: OpSpec, said: set[str]) -> Iterator[Requirement]:
     shapes = [name for name, field in spec.descriptor.items() if field.type == "shape"]
     for name in shapes:
         if f"len({name})" not in said:
-            yield Requirement(that=f"1 <= len({name}) <= {_LARGEST_RANK}", raises="Unsupported")
-    for dim in spec.dims.values() if isinstance(spec, RowSpec | MapSpec) else ():
-        match = OF_AXIS.fullmatch(dim.axes or "")
-        if match and (text := f"-len({match[2]}) <= {match[1]} < len({match[2]})") not in said:
-            yield Requirement(that=text)
-        match = OF_MASK.fullmatch(dim.axes or "")
-        if match and isinstance(spec, MapSpec) and (text := f"is_mask({match[1]}, len({match[2]}))") not in said:
-            yield Requirement(that=text)
-    if isinstance(spec, MapSpec) and (together := _of_all_axes(spec)):
-        yield together
+            yield Requirement(that=f"1 <= len({name}) <= {LARGEST_RANK}", raises="Unsupported")
+    yield from family_of(spec).conditions(spec, said)
     for name in shapes:
         if f"min({name})" not in said:
             yield Requirement(that=f"min({name}) >= 0")
 
 
-def _of_all_axes(spec: MapSpec) -> Requirement | None:
-    """That the axes of several shapes are no more than a kernel has room for, where they could be."""
-    shared = [name for name, dim in spec.dims.items() if dim.axes]
-    sizes = [dim.of for name, dim in spec.dims.items() if name not in shared[1:]]
-    shapes = [of for of in sizes if of in spec.descriptor and spec.descriptor[of].type == "shape"]
-    others = len(sizes) - len(shapes)
-    if _LARGEST_RANK * len(shapes) + others <= MAX_AXES:
-        return None
-    ranks = " + ".join(f"len({name})" for name in shapes)
-    return Requirement(that=f"{ranks} <= {MAX_AXES - others}", raises="Unsupported")
+def of_axis(dim: Dim, said: set[str]) -> Iterator[Requirement]:
+    """That the field which gives a dim its only axis is one of its shape's."""
+    match = OF_AXIS.fullmatch(dim.axes or "")
+    if match and (text := f"-len({match[2]}) <= {match[1]} < len({match[2]})") not in said:
+        yield Requirement(that=text)
 
 
 def _of_sizes(spec: OpSpec, said: set[str]) -> Iterator[Requirement]:
-    """Fields that are extents by themselves: of dims, or of the arrays of a body."""
-    named = {dim.of for dim in spec.dims.values()} if isinstance(spec, MapSpec) else set()
-    if isinstance(spec, BodySpec):
-        shapes = [tensor.shape for tensor in spec.tensors.values()]
-        named = {part.strip() for shape in shapes for part in shape.strip("() ").split(",")}
+    """Fields that are extents by themselves: of dims, or of arrays by hand."""
+    named = family_of(spec).extents(spec)
     sizes = [n for n, f in spec.descriptor.items() if f.type == "int" and n in named and n not in said]
     if sizes:
         yield Requirement(that=f"min({', '.join(sizes)}) >= 0" if len(sizes) > 1 else f"{sizes[0]} >= 0")
@@ -86,6 +70,6 @@ def _of_sizes(spec: OpSpec, said: set[str]) -> Iterator[Requirement]:
     natural = {*sizes, *(n for n in said for text in said if n.isidentifier() and re.match(at_least.format(n), text))}
     fields = {n: f.type for n, f in spec.descriptor.items() if f.type in OF_FIELD}
     extents = {n: EXTENT if n in natural else OF_FIELD[of] for n, of in fields.items()}
-    for text in sorted(named - {*spec.descriptor}) if isinstance(spec, MapSpec) else ():
+    for text in sorted(named - {*spec.descriptor}):
         if f"{text} >= 0" not in said and kind_of(text, extents).low < 0:
             yield Requirement(that=f"{text} >= 0")

@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 from textwrap import wrap
 from typing import Any
 
+from .family import Family, families
 from .variations import varied
 from .yaml_source import YamlSource
 
@@ -32,8 +33,9 @@ def filled(source: YamlSource, display_path: str) -> YamlSource:
     if not isinstance(source.data, dict):
         return source
     data = _identified(spelled_out(source.data), PurePosixPath(display_path))
-    for complete in (_with_dims, _with_fields, _with_kinds, _with_tensors, _with_schedules):
+    for complete in (_with_dims, _with_fields, _with_kinds, _with_tensors):
         data = complete(data)
+    data = _named(data).filled(data)
     if isinstance(program := data.get("program"), str):
         data.setdefault("formula", program)
     elif kinds := entries(data, "kinds"):
@@ -91,28 +93,30 @@ def _identified(data: dict[str, Any], path: PurePosixPath) -> dict[str, Any]:
         "plan": f"{class_name(op)}Plan",
         **data,
     }
-    return {"family": _family(data), **data}
+    return {"family": _claiming(data).name, **data}
 
 
-def _family(data: Data) -> str:
-    """`body` with kernels by hand; without kinds, `row` where a dim is some of the axes of a shape; else `map`."""
-    if "body" in data or "kernels" in data:
-        return "body"
-    if "kinds" in data:
-        return "map"
-    dims = data.get("dims")
-    values = dims.values() if isinstance(dims, dict) else ()
-    return "row" if any(v == "rest" or (isinstance(v, dict) and "axes" in v) for v in values) else "map"
+def _claiming(data: Data) -> Family:
+    """The last family that says the data reads like its own, or else the one that takes the rest."""
+    known = families().values()
+    return ([family for family in known if family.claims(data)] or [f for f in known if f.takes_the_rest])[-1]
+
+
+def _named(data: Data) -> Family:
+    """The family that the data names; where there is no such, one that validation will not be by."""
+    name = data["family"]
+    return families().get(name if isinstance(name, str) else "") or _claiming({})
 
 
 def _with_dims(data: dict[str, Any]) -> dict[str, Any]:
     """With `of` and `axes` of each dim."""
-    if data["family"] == "body" or not isinstance(data.get("dims"), dict):
+    family = _named(data)
+    if not (family.has_dims and isinstance(data.get("dims"), dict)):
         return data
-    short = "axes" if data["family"] == "row" or "rest" in data["dims"].values() else "of"
+    short = "axes" if family.all_dims_share or "rest" in data["dims"].values() else "of"
     dims = {n: {"of": str(v)} if _is_number(v) else v for n, v in data["dims"].items()}
     dims = {n: {short: v} if isinstance(v, str) else v for n, v in dims.items()}
-    shared = {n for n, v in dims.items() if isinstance(v, dict) and (data["family"] == "row" or "axes" in v)}
+    shared = {n for n, v in dims.items() if isinstance(v, dict) and (family.all_dims_share or "axes" in v)}
     dims = {n: _with_axes(v) if n in shared else v for n, v in dims.items()}
     return {**data, "dims": dims}
 
@@ -235,18 +239,9 @@ def _listed_dims(tensor: Data, dims: Data) -> list[Any]:
     return [dim for dim in listed if isinstance(dim, str)] if isinstance(listed, list) else []
 
 
-def _with_schedules(data: dict[str, Any]) -> dict[str, Any]:
-    """With what each schedule of a body is for: the least architecture that has a header, and every element type."""
-    body, schedules = data.get("body"), data.get("schedules")
-    if not isinstance(body, dict) or not body or not isinstance(schedules, list):
-        return data
-    usual = {"arch": min(body, key=str), "dtypes": data.get("dtypes", FLOATS)}
-    return {**data, "schedules": [{**usual, **row} if isinstance(row, dict) else row for row in schedules]}
-
-
 def _with_tensors(data: dict[str, Any]) -> dict[str, Any]:
     """With what each tensor varies along and holds, and whose memory an output may be."""
-    if data["family"] != "body":
+    if _named(data).has_dims:
         dims = [*entries(data, "dims")]
         for section in ("inputs", "outputs"):
             data = {**data, **_each(data, section, lambda t: {"dims": dims, **t} if isinstance(t, dict) else t)}
@@ -281,7 +276,7 @@ def _aliasing(data: Data) -> dict[str, Any]:
     outputs: dict[str, Any] = dict(data["outputs"])
     programs = [data.get("program"), *(kind.get("program") for kind in entries(data, "kinds").values())]
     program = "\n".join(text for text in programs if isinstance(text, str))
-    if data["family"] == "body" or not program:
+    if not (program and _named(data).has_dims):
         return outputs
     updated = [t.get("updates") for t in entries(data, "outputs").values()]
     dims = [*entries(data, "dims")]

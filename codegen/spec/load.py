@@ -16,16 +16,18 @@ from baracuda.runtime.plans.sku import RUNGS
 from ..program.functions import Functions
 from .backward import completed, within
 from .checks import findings
-from .checks.finding import Place
 from .default_conditions import implied
 from .default_tests import with_flags, with_usual
 from .defaults import filled
 from .errors import explain
+from .family import family_of, model_of
 from .functions import functions_of, shipped_functions
 from .language import refuse_other_version
-from .promises import batch_of, promises_of
-from .spec import BodySpec, Context, MapSpec, OpSpec, RowSpec, spec_of
+from .parts import Context
+from .promises import promises_of
+from .spec import OpSpec, ProgramSpec
 from .tuned import FOLDER, Tables, problems_of, read_tables
+from .types import Place
 from .wording import did_you_mean
 from .yaml_source import YamlSource, read_yaml
 from .yaml_text import is_below, report
@@ -62,7 +64,7 @@ def checked(
     known = shipped_functions() if functions is None else functions
     given, source = source.data, filled(source, display_path)
     try:
-        model = spec_of(source.data.get("family") if isinstance(source.data, dict) else None)
+        model = model_of(source.data.get("family") if isinstance(source.data, dict) else None)
         spec = model.model_validate(source.data, context=Context(known, source.path.parent))
     except ValidationError as error:
         raise explain(error, source, model) from None
@@ -81,17 +83,17 @@ def _with_defaults(spec: OpSpec, rungs: Collection[str]) -> OpSpec:
     require = [*implied(spec), *spec.require]
     promised = {"require": require, "reproducibility": promises_of(spec, rungs)}
     spec = spec.model_copy(update={**promised, "tests": with_flags(spec)})
-    if not isinstance(spec, RowSpec | MapSpec):
+    if not isinstance(spec, ProgramSpec):
         return spec
     if spec.reference is None and spec.gradient is None and spec.program:
         spec = spec.model_copy(update={"reference": spec.program})
-    spec = spec.model_copy(update={"tests": spec.tests.model_copy(update={"batch": batch_of(spec)})})
+    spec = spec.model_copy(update={"tests": spec.tests.model_copy(update={"batch": family_of(spec).batch_of(spec)})})
     return spec.model_copy(update={"tests": with_usual(spec)})
 
 
 def _no_cases(spec: OpSpec) -> str:
     """Why there is nothing to test on."""
-    of = {dim.of for dim in spec.dims.values()} if isinstance(spec, RowSpec | MapSpec) else set()
+    of = {dim.of for dim in spec.dims.values()} if isinstance(spec, ProgramSpec) else set()
     fields = [n for n, f in spec.descriptor.items() if f.default is None and not f.same_as and n not in of]
     missing = ", ".join(name for name in fields if name not in spec.tests.defaults)
     given = f"give {missing} in tests.defaults, or " if of and missing else ""
@@ -200,39 +202,12 @@ def _plan_clashes(loaded: Iterable[Loaded]) -> list[str]:
     by_plan: dict[str, Loaded] = {}
     errors = []
     for entry in loaded:
-        for plan, place in _plans_of(entry.spec):
+        for plan, place in entry.spec.plans.items():
             if plan in by_plan:
                 text = f"plan {plan!r} is already in {by_plan[plan].source.path}; rename one"
                 errors.append(str(entry.source.error(place, text)))
             by_plan.setdefault(plan, entry)
     return errors
-
-
-def _plans_of(spec: OpSpec) -> Iterator[tuple[str, Place]]:
-    """The plan classes of a spec, and where it names them."""
-    yield spec.plan, ("plan",)
-    if isinstance(spec, BodySpec):
-        yield from ((name, ("pinned", name)) for name in spec.pinned)
-
-
-def _other_dims(
-    entry: Loaded, spec: MapSpec, forward: MapSpec, pairs: Mapping[str, str]
-) -> Iterable[str]:
-    """Tensors of a gradient that have other dims than those that they belong to; dims are told by their place."""
-    names = dict(zip(forward.dims, spec.dims, strict=False))
-    if len(spec.dims) < len(forward.dims):
-        text = f"dims must begin with those of {forward.op!r}, {', '.join(forward.dims)}; got {', '.join(spec.dims)}"
-        yield str(entry.source.error(("dims",), text))
-        return
-    for name, target in pairs.items():
-        wanted = [" * ".join(names[dim] for dim in group) for group in forward.tensors[target].groups]
-        got = [" * ".join(group) for group in spec.tensors[name].groups]
-        if got != wanted:
-            section = "inputs" if name in spec.inputs else "outputs"
-            order = f"; dims begin with those of {forward.op!r}, {', '.join(forward.dims)}, in that order"
-            hint = "" if {*names.items()} <= {(n, n) for n in forward.dims} else order
-            text = f"{name!r} belongs to {target!r}, so its dims are [{', '.join(wanted)}], got [{', '.join(got)}]"
-            yield str(entry.source.error((section, name, "dims"), f"{text}{hint}"))
 
 
 def _gradient_errors(entry: Loaded, loaded: dict[str, Loaded]) -> Iterable[str]:
@@ -248,7 +223,7 @@ def _gradient_errors(entry: Loaded, loaded: dict[str, Loaded]) -> Iterable[str]:
     if forward.gradient is not None:
         text = f"op {gradient.of!r} has no reference to differentiate; name a forward op"
         yield str(entry.source.error(("gradient", "of"), text))
-    if (forward.family == "body") != (entry.spec.family == "body"):
+    if forward.by_hand != entry.spec.by_hand:
         text = f"op {gradient.of!r} is of family {forward.family}: a body's derivative is a body, a program's a program"
         yield str(entry.source.error(("gradient", "of"), text))
     outputs, inputs = forward.outputs, forward.inputs
@@ -262,9 +237,9 @@ def _gradient_errors(entry: Loaded, loaded: dict[str, Loaded]) -> Iterable[str]:
             if target not in tensors:
                 text = f"op {gradient.of!r} has no {target!r}; {did_you_mean(target, tensors)}"
                 yield str(entry.source.error(("gradient", section), text))
-        if isinstance(entry.spec, MapSpec) and isinstance(forward, MapSpec):
-            pairs = {name: target for name, target in names.items() if target in tensors and name in entry.spec.tensors}
-            yield from _other_dims(entry, entry.spec, forward, pairs)
+        pairs = {name: target for name, target in names.items() if target in tensors and name in entry.spec.tensors}
+        for place, text in family_of(entry.spec).mismatched(entry.spec, forward, pairs):
+            yield str(entry.source.error(place, text))
     taken = {*gradient.cotangents, *gradient.saved}
     for name in entry.spec.inputs:
         if name not in taken and name not in inputs:

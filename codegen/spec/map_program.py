@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 
+from ..families.map.spec import MapSpec
 from ..program import Const, Expr, Line, Name, ProgramError, Reduce, Scope, parse
 from ..program.tree import Axes, Call, Cast, Query, Read, reads, varies, walk
-from .scope import axes_of
-from .spec import MapSpec
+from .scope import scope_of
 
 Groups = tuple[tuple[str, ...], ...]
 
@@ -99,17 +99,9 @@ def groups_of(spec: MapSpec, parts: Parts) -> Groups:
     return tuple(dict.fromkeys(group_of.get(dim, (dim,)) for dim in cells))
 
 
-def scope_of_map(spec: MapSpec) -> Scope:
-    """The names of the program, with the dims of each product."""
-    values = {name: t.over for name, t in spec.inputs.items()}
-    values |= {name: frozenset() for name, f in spec.descriptor.items() if f.is_number}
-    optional = frozenset(n for n, t in spec.tensors.items() if t.optional)
-    return Scope(tuple(spec.dims), values, optional, spec.functions, axes_of(spec))
-
-
 def split(spec: MapSpec) -> Parts:
     """The parts of the program; raises ProgramError for what no passes compute. `summed` are those of any reduction."""
-    scope = scope_of_map(spec)
+    scope = scope_of(spec)
     lines = parse(spec.program, scope)
     cells, lines = _cells(spec, lines, scope), _lifted(lines, spec, scope)
     for line in lines:

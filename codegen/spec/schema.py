@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any, Union
 
 from pydantic import TypeAdapter
@@ -10,23 +11,10 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from baracuda.runtime.plans.tuned import MARK
 
+from .family import Family, FamilyName, families
 from .language import KEY, VERSION
-from .spec import FAMILY_SPECS, Family
+from .types import Strict
 
-# What `defaults` fills in, by definition, and how texts and lists of names stand for mappings there.
-_FOLLOWS = {
-    **dict.fromkeys(
-        ("RowSpec", "MapSpec", "ListSpec", "BodySpec"),
-        ("category", "direction", "plan", "family", "formula", "source", "descriptor"),
-    ),
-    "FieldSpec": ("type", "doc"),
-    "KindSpec": ("program",),
-    "RowTensor": ("doc", "dims"),
-    "MapTensor": ("doc", "dims"),
-    "ListTensor": ("doc", "dims"),
-    "BodyTensor": ("doc",),
-    "ScheduleSpec": ("arch", "dtypes"),
-}
 _TEXT: dict[str, Any] = {"type": "string"}
 _KIND = {"enum": ["shape", "int", "float", "bool"]}
 _SHORT: dict[str, tuple[dict[str, Any], ...]] = {
@@ -36,17 +24,6 @@ _SHORT: dict[str, tuple[dict[str, Any], ...]] = {
     "dims": (_TEXT, {"type": "integer", "minimum": 0}),
     "kinds": (_TEXT, {"type": "null"}),
 }
-_HAS_KINDS = {"required": ["kinds"]}
-_OF_ROWS = {"anyOf": [{"const": "rest"}, {"type": "object", "required": ["axes"]}]}
-_HAS_ROWS = {"required": ["dims"], "properties": {"dims": {"not": {"additionalProperties": {"not": _OF_ROWS}}}}}
-_HAS_KERNELS: dict[str, Any] = {"anyOf": [{"required": ["body"]}, {"required": ["kernels"]}]}
-_READS_LIKE: dict[str, dict[str, Any]] = {
-    "body": _HAS_KERNELS,
-    "row": {"allOf": [_HAS_ROWS, {"not": _HAS_KINDS}, {"not": _HAS_KERNELS}]},
-    "map": {"allOf": [{"anyOf": [{"not": _HAS_ROWS}, _HAS_KINDS]}, {"not": _HAS_KERNELS}]},
-    "list": {"not": {}},  # it is always named
-}
-
 
 class _Untitled(GenerateJsonSchema):
     """Without titles, which only restate the keys."""
@@ -57,28 +34,41 @@ class _Untitled(GenerateJsonSchema):
 
 def schema_text() -> str:
     """The schema as JSON. Each family has its own part, so that errors are about that one."""
-    families: Any = Union[tuple(FAMILY_SPECS.values())]  # noqa: UP007
-    definitions = TypeAdapter(families).json_schema(schema_generator=_Untitled)["$defs"]
+    known = families()
+    models: Any = Union[tuple(family.model for family in known.values())]  # noqa: UP007
+    definitions = TypeAdapter(models).json_schema(schema_generator=_Untitled)["$defs"]
     _tidy(definitions)
     _shorten(definitions)
-    family = TypeAdapter(Family).json_schema() | {"description": "How the mathematics is given."}
+    family = TypeAdapter(FamilyName).json_schema() | {"description": "How the mathematics is given."}
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$comment": f"{MARK}. Do not edit.",
         KEY: VERSION,
         "type": "object",
         "properties": {"family": family},
-        "allOf": [_if_family(family, model.__name__) for family, model in FAMILY_SPECS.items()],
+        "allOf": [_if_family(family, [*known.values()]) for family in known.values()],
         "$defs": definitions,
     }
     return json.dumps(schema, indent=1) + "\n"
 
 
-def _if_family(family: str, definition: str) -> dict[str, Any]:
+def _if_family(family: Family, known: list[Family]) -> dict[str, Any]:
     """A spec is of the family that it names, or else of the one that it reads like."""
-    named = {"required": ["family"], "properties": {"family": {"const": family}}}
-    unnamed = {"not": {"required": ["family"]}, **_READS_LIKE[family]}
-    return {"if": {"anyOf": [named, unnamed]}, "then": {"$ref": f"#/$defs/{definition}"}}
+    named = {"required": ["family"], "properties": {"family": {"const": family.name}}}
+    unnamed = {"not": {"required": ["family"]}, **_reads_like(family, known)}
+    return {"if": {"anyOf": [named, unnamed]}, "then": {"$ref": f"#/$defs/{family.model.__name__}"}}
+
+
+def _reads_like(family: Family, known: list[Family]) -> dict[str, Any]:
+    """What holds for a file of the family that names none: its claim and no later one's, or no claim at all."""
+    place = known.index(family)
+    if family.claim is None:
+        return {"not": {}}
+    own = dict(family.claim)
+    if family.takes_the_rest:
+        own = {"anyOf": [*({"not": other.claim} for other in known[:place] if other.claim), own]}
+    later = [{"not": other.claim} for other in known[place + 1 :] if other.claim]
+    return {"allOf": [own, *later]} if later else own
 
 
 def _tidy(part: Any) -> None:
@@ -94,15 +84,23 @@ def _tidy(part: Any) -> None:
 
 def _shorten(definitions: dict[str, Any]) -> None:
     """Require only what does not follow from the rest, and take the short forms of what is left."""
-    for name, keys in _FOLLOWS.items():
-        definition = definitions[name]
-        definition["required"] = [key for key in definition.get("required", []) if key not in keys]
+    for model in _below(Strict):
+        if not model.FOLLOW or (definition := definitions.get(model.__name__)) is None:
+            continue
+        definition["required"] = [key for key in definition.get("required", []) if key not in model.FOLLOW]
         for section, forms in _SHORT.items() if "outputs" in definition["properties"] else ():
             if section in (properties := definition["properties"]):
                 _take(properties[section], forms, listed=section in ("inputs", "outputs"))
         if "require" in definition["properties"]:
             require = definition["properties"]["require"]
             require["items"] = {"anyOf": [_TEXT, require["items"]]}
+
+
+def _below(model: type[Strict]) -> Iterator[type[Strict]]:
+    """Every model that derives from this one."""
+    for derived in model.__subclasses__():
+        yield derived
+        yield from _below(derived)
 
 
 def _take(section: dict[str, Any], forms: tuple[dict[str, Any], ...], *, listed: bool) -> None:

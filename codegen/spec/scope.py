@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from ..program import Const, Line, Name, ProgramError, Scope, kind_of
 from ..program.tree import Axes
-from .spec import MapSpec, ReadTensor, RowSpec
+from .parts import ReadTensor
+from .spec import ProgramSpec
 
-Programmed = RowSpec | MapSpec
 
-
-def scope_of(spec: Programmed) -> Scope:
+def scope_of(spec: ProgramSpec) -> Scope:
     """The names that the program of `spec` may use."""
-    values = {name: frozenset(t.dims) for name, t in spec.inputs.items()}
+    values = {name: t.over for name, t in spec.inputs.items()}
     values |= {name: frozenset() for name, f in spec.descriptor.items() if f.is_number}
     optional = frozenset(n for n, t in spec.tensors.items() if t.optional)
     return Scope(tuple(spec.dims), values, optional, spec.functions, axes_of(spec))
 
 
-def axes_of(spec: Programmed) -> dict[str, Axes]:
+def axes_of(spec: ProgramSpec) -> dict[str, Axes]:
     """The inputs that may be read at computed places."""
     return {name: Axes(t.dims, _outside(t)) for name, t in spec.inputs.items()}
 
@@ -31,7 +30,7 @@ def _outside(tensor: ReadTensor) -> Const | Name | None:
     return Const(tensor.outside if tensor.dtype[0].startswith("i") else float(tensor.outside))
 
 
-def kinds_of(spec: Programmed, lines: tuple[Line, ...]) -> dict[str, str]:
+def kinds_of(spec: ProgramSpec, lines: tuple[Line, ...]) -> dict[str, str]:
     """Whether each name of the program is a float, an int or a bool."""
     kinds = {n: spec.sort_of(t) for n, t in spec.inputs.items()}
     kinds |= {n: f.type for n, f in spec.descriptor.items() if f.is_number}

@@ -115,8 +115,7 @@ def batch_of(spec: OpSpec) -> frozenset[str]:
     """The extents that no choice may depend on, because bits would, too."""
     if not promised(spec, "batch_invariant"):
         return frozenset()
-    batch = "rows" if spec.family == "row" else spec.tests.batch
-    return frozenset({batch} if batch else ())
+    return frozenset({spec.batch_extent} if spec.batch_extent else ())
 
 
 def promised(spec: OpSpec, rung: str) -> bool:

@@ -90,6 +90,10 @@ class Selectable(Generic[D]):
         self.layouts = layouts
         self._row = row
 
+    def _served_by(self, row: Registered) -> Self:
+        """A plan of the same problem, for another row of the kernel table."""
+        return type(self)(self.descriptor, row, self.layouts)
+
     @classmethod
     def select(
         cls,

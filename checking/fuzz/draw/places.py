@@ -9,7 +9,7 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from baracuda.codegen.spec.spec import FAMILY_SPECS
+from baracuda.codegen.spec.family import families
 
 KEY, EACH, ITEM = "<key>", "<each>", "<item>"  # a mapping's key, any of its values, any item of a list
 Path = tuple[str, ...]
@@ -21,7 +21,7 @@ _EXAMPLES = (
 @cache
 def schema(family: str) -> Mapping[str, Any]:
     """The JSON Schema of a family's specs."""
-    return FAMILY_SPECS[family].model_json_schema()
+    return families()[family].model.model_json_schema()
 
 
 @cache

@@ -13,8 +13,8 @@ from random import Random
 from typing import Any
 
 from baracuda.codegen.project import installed
+from baracuda.codegen.spec.family import families
 from baracuda.codegen.spec.load import load_spec
-from baracuda.codegen.spec.spec import FAMILY_SPECS
 
 from . import mutate, payloads, places
 from .programs import program_spec
@@ -87,7 +87,7 @@ def _injected(turn: int, rng: Random) -> Case:
     """A text that leaves whatever it is printed into, at the next place that takes texts, alone or as a comment."""
     paths = _text_places()
     path = paths[turn % len(paths)]
-    base, data = _copy(rng, rng.choice([family for family in FAMILY_SPECS if path in places.places(family)]))
+    base, data = _copy(rng, rng.choice([family for family in families() if path in places.places(family)]))
     as_comment = turn // len(paths) % 2 == 0
 
     def payload(old: Any) -> Any:
@@ -101,13 +101,13 @@ def _injected(turn: int, rng: Random) -> Case:
 @cache
 def _text_places() -> tuple[places.Path, ...]:
     """The places of all families that take text other than names."""
-    paths = (path for family in FAMILY_SPECS for path in places.places(family) if places.fits(family, path, "(n,)"))
+    paths = (path for family in families() for path in places.places(family) if places.fits(family, path, "(n,)"))
     return tuple(dict.fromkeys(paths))
 
 
 def _at_a_place(turn: int, rng: Random) -> Case:
     """A payload at the next place of the model."""
-    all_places = [(family, path) for family in FAMILY_SPECS for path in places.places(family)]
+    all_places = [(family, path) for family in families() for path in places.places(family)]
     family, path = all_places[turn % len(all_places)]
     base, data = _copy(rng, family)
 

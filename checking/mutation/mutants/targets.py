@@ -26,7 +26,7 @@ def representatives(subject: Subject) -> list[Registered]:
     elements.
     """
     subject.plan  # noqa: B018  registers the kernels
-    if subject.spec.family == "row":
+    if all(isinstance(sku.schedule, Tile) for sku in skus(subject, "host")):
         return _tiles(subject)
     chosen: dict[Hashable, KernelSku] = {}
     for sku in skus(subject, "host"):

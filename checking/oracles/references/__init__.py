@@ -51,6 +51,11 @@ class Definition:
     skips_zeros: bool = False
 
 
+def definition_of(spec: Any) -> Definition:
+    """The definition of an op whose kernels are written by hand, or of another that names one."""
+    return definition(spec.oracle, spec.folder)
+
+
 def definition(name: str, folder: Path | None = None) -> Definition:
     """The definition that a spec names "module.function": in a file in its folder, else in one of these modules."""
     module, function = name.split(".")

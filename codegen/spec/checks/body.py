@@ -13,12 +13,13 @@ from baracuda.runtime.compile.headers import header_digests
 from ...conditions.kinds import WORD, Kind, kind_of
 from ...conditions.parse import ConditionError, evaluate_condition
 from ...conditions.parse import fields_of as fields_read
+from ...families.body.spec import BodySpec, BodyTensor
 from ...program.ops import OPS
 from ..beside import file_beside, header_beside
 from ..names import SCHEDULE_NAMES
-from ..spec import BodySpec, BodyTensor, arch_number
+from ..types import Place, arch_number
 from . import budgets, table
-from .finding import Finding, Place, Rule, expression, fields_of, near
+from .finding import Finding, Rule, expression, fields_of, near
 from .members import members
 from .oracles import definitions, definitions_in
 

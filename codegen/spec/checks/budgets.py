@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..spec import BodySpec, OpSpec
+from ...families.body.spec import BodySpec
+from ..spec import OpSpec
 from .finding import Finding
 
 MAX_REQUIREMENTS = 4_000  # characters of all conditions; attention has 259

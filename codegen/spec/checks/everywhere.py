@@ -10,8 +10,10 @@ from pydantic import BaseModel
 from baracuda.runtime.devices.limits import shared_bytes
 
 from ..names import is_reserved, is_reserved_category, is_reserved_in_programs, is_reserved_op
-from ..spec import Bounds, FieldSpec, MapSpec, OpSpec, ReadTensor, TensorSpec, sort_of
-from .finding import Finding, Place, expression, fields_of, fits, near
+from ..parts import FieldSpec, ReadTensor, TensorSpec
+from ..spec import OpSpec
+from ..types import Place, sort_of
+from .finding import Finding, expression, fields_of, fits, near
 
 # Text that would end the comment or the docstring that it is printed into.
 _ENDS_ITS_PLACE = ('"""', "\\", "??/")
@@ -20,7 +22,7 @@ _PROSE = ("doc", "formula", "source")
 
 def names(spec: OpSpec) -> Iterator[Finding]:
     """Names are not reserved, and each is given once."""
-    reserved = is_reserved if spec.family == "body" else is_reserved_in_programs
+    reserved = is_reserved if spec.by_hand else is_reserved_in_programs
     if is_reserved_op(spec.op):
         yield ("op",), 0, _taken(spec.op)
     if is_reserved_category(spec.category):
@@ -186,11 +188,7 @@ def promises(spec: OpSpec) -> Iterator[Finding]:
     for name in spec.reproducibility:
         if name not in spec.outputs:
             yield ("reproducibility", name), 0, f"unknown output {name!r}; {near(name, spec.outputs)}"
-    bounds: dict[Place, Bounds] = {("precision", "bound"): spec.precision.bound}
-    bounds |= {("outputs", name, "bound"): tensor.bound for name, tensor in spec.outputs.items()}
-    kinds = spec.kinds if isinstance(spec, MapSpec) else {}
-    bounds |= {("kinds", name, "bound"): kind.bound for name, kind in kinds.items()}
-    for place, bound in bounds.items():
+    for place, bound in spec.bounds.items():
         for dtype in bound:
             if dtype not in spec.dtypes:
                 yield (*place, dtype), 0, f"{dtype!r} is not a dtype of this op; {near(dtype, spec.dtypes)}"

@@ -11,8 +11,8 @@ from baracuda.runtime.values import MAX_RANK
 from ...conditions.kinds import OF_FIELD, Kind, kind_of
 from ...conditions.parse import ConditionError
 from ..spec import OpSpec
+from ..types import Place
 
-Place = tuple[str | int, ...]
 Finding = tuple[Place, int, str]  # place, lines below it, message
 Rule = Callable[[Any], Iterator[Finding]]
 

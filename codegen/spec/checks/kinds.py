@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ...families.map.spec import KindSpec, MapSpec
 from ..defaults import OF_KIND
 from ..map_program import split
 from ..names import KEYWORDS
 from ..scope import kinds_of
-from ..spec import KindSpec, MapSpec
-from .finding import Finding, Place, Rule, near
+from ..types import Place
+from .finding import Finding, Rule, near
 
 _OF_A_KIND = frozenset(KindSpec.model_fields)
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from baracuda.runtime.families.list.plan import MOST_LISTS
 
+from ...families.list.spec import ListSpec
 from ...program import parse
 from ...program.tree import Query, Reduce, walk
 from .. import map_passes
 from ..scope import scope_of
-from ..spec import ListSpec
-from .finding import Finding, Rule
+from .finding import Finding
 
 
 def dims(spec: ListSpec) -> Iterator[Finding]:
@@ -47,8 +47,3 @@ def passes(spec: ListSpec) -> Iterator[Finding]:
             name, dim = next(iter(of.spec.outputs)), next(iter(spec.dims))
             text = f"{name!r} rests on no reduction over {dim}; give it that dim, or compute it elsewhere"
             yield ("outputs", name, "dims"), 0, text
-
-
-DIMS: tuple[Rule, ...] = (dims,)
-TENSORS: tuple[Rule, ...] = (tensors,)
-PROGRAM: tuple[Rule, ...] = (program, passes)

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 from baracuda.runtime.families.map.geometry import MAX_AXES
 
+from ...families.map.spec import MapSpec
 from ...program import ProgramError
 from ..map_passes import Pass, passes
 from ..map_program import Parts, copies_of, queries_of, split
-from ..promises import denied
 from ..scope import kinds_of
-from ..spec import MapSpec, sort_of
-from . import everywhere
+from ..types import sort_of
+from . import everywhere, program
 from .finding import Finding, expression, fields_of, near
 
 MAX_OPERANDS = 24  # tensors and indices; more than 12 take arguments beyond 4 KiB, as drivers of CUDA 12.1 on do
@@ -130,9 +130,7 @@ def contradictions(spec: MapSpec) -> Iterator[Finding]:
                 why = f"a program on {spec.dtypes[0]} is exact; leave floats to an op of floats"
                 text = f"{line.name!r} is a float, and {why}"
                 yield ("program",), line.number, text
-    for name, rung, text in denied(spec):
-        if rung in spec.reproducibility.get(name, ()):
-            yield ("reproducibility", name), 0, text
+    yield from program.promises(spec)
     yield from _arch(spec)
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...families.body.spec import BodySpec
 from ..names import is_reserved_number
-from ..spec import BodySpec
-from .finding import Finding, Place
+from ..types import Place
+from .finding import Finding
 
 
 def members(spec: BodySpec) -> Iterator[Finding]:

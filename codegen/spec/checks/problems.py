@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..spec import OpSpec, RangeSpec
-from .finding import Finding, Place, fits, near
+from ..parts import RangeSpec
+from ..spec import OpSpec
+from ..types import Place
+from .finding import Finding, fits, near
 
 _WORD = 2**63
 
 
 def draws(spec: OpSpec) -> Iterator[Finding]:
     """What random problems are made of: values of fields; and a batch where something is promised of it."""
-    if spec.family == "body" and spec.tests.batch is None:
+    if spec.by_hand and spec.tests.batch is None:
         for name, rungs in spec.reproducibility.items():
             if "batch_invariant" in rungs:
                 fix = "batch_invariant is tested on half of a batch; name the batch in tests.batch"

@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping
 
 from ...program import Line, ProgramError, kind_of, parse
 from ...program.tree import Call, Cast, Const, Expr, Name, Query, Read, Reduce, children, walk
+from ..family import family_of
 from ..names import is_reserved_in_programs
-from ..scope import Programmed, kinds_of, scope_of
+from ..scope import kinds_of, scope_of
+from ..spec import ProgramSpec
 from .finding import Finding
 
 
-def program(spec: Programmed) -> Iterator[Finding]:
+def program(spec: ProgramSpec) -> Iterator[Finding]:
     scope = scope_of(spec)
     try:
         lines = parse(spec.program, scope)
@@ -68,7 +70,14 @@ def _first_float(expr: Expr, kinds: Mapping[str, str]) -> str:
             return name
 
 
-def oracle(spec: Programmed) -> Iterator[Finding]:
+def promises(spec: ProgramSpec) -> Iterator[Finding]:
+    """What outputs promise, kernels can keep; raises ProgramError for what cannot be scheduled."""
+    for name, rung, text in family_of(spec).denied(spec):
+        if rung in spec.reproducibility.get(name, ()):
+            yield ("reproducibility", name), 0, text
+
+
+def oracle(spec: ProgramSpec) -> Iterator[Finding]:
     if spec.reference is not None and spec.gradient is not None:
         text = "a gradient's oracle is the derivative of its forward's reference; drop this one"
         yield ("reference",), 0, text

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...families.row.spec import RowSpec
 from ...program import ProgramError
-from ..promises import denied
 from ..row_program import row_lines, unplaced
-from ..spec import RowSpec
-from . import everywhere
+from . import everywhere, program
 from .finding import Finding, expression, fields_of, near
 
 
@@ -66,6 +65,4 @@ def contradictions(spec: RowSpec) -> Iterator[Finding]:
         return
     for name in unplaced(spec):
         yield ("inputs", name, "outside"), 0, f"{name!r} is never read at a computed place; drop `outside`"
-    for name, rung, text in denied(spec):
-        if rung in spec.reproducibility.get(name, ()):
-            yield ("reproducibility", name), 0, text
+    yield from program.promises(spec)

@@ -9,8 +9,9 @@ from baracuda.runtime import Schedule
 
 from ...conditions.kinds import Kind, kind_of
 from ...conditions.parse import ConditionError
-from ..spec import BodySpec, ScheduleSpec
-from .finding import Finding, Place, Rule
+from ...families.body.spec import BodySpec, ScheduleSpec
+from ..types import Place
+from .finding import Finding, Rule
 
 MAX_ENTRIES = 2000  # entry points of an op; the largest here has 147
 MAX_RANK = 16

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from ...conditions.parse import fields_of
 from ...program import parse
 from ...program.tree import Name, Query, Read, walk
-from ..scope import Programmed, scope_of
+from ..scope import scope_of
+from ..spec import ProgramSpec
 from .finding import Finding
 
 
-def inputs(spec: Programmed) -> Iterator[Finding]:
+def inputs(spec: ProgramSpec) -> Iterator[Finding]:
     """An input that an output updates may be written alone."""
     read = {name for of in spec.by_kind.values() for name in _read_by(of, of.program)}
     updated = {tensor.updates for tensor in spec.outputs.values()}
@@ -20,7 +21,7 @@ def inputs(spec: Programmed) -> Iterator[Finding]:
             yield ("inputs", name), 0, f"input {name!r} is never read; use it in the program, or drop it"
 
 
-def fields(spec: Programmed) -> Iterator[Finding]:
+def fields(spec: ProgramSpec) -> Iterator[Finding]:
     """Of a gradient, the forward's reference may read what the program does not."""
     if spec.gradient is not None:
         return
@@ -37,7 +38,7 @@ def fields(spec: Programmed) -> Iterator[Finding]:
             yield ("descriptor", name), 0, f"field {name!r} is never read; use it in the program, or drop it"
 
 
-def _read_by(spec: Programmed, program: str) -> set[str]:
+def _read_by(spec: ProgramSpec, program: str) -> set[str]:
     """The tensors and fields that a program reads, or asks the presence of."""
     parts = (part for line in parse(program, scope_of(spec)) for part in walk(line.expr))
     names = {Name: "id", Query: "of", Read: "tensor"}

@@ -38,6 +38,9 @@ class BodyPlan(BodySelection[B], Plan[B]):
         super().__init__(descriptor, rows, first, layouts, arch)
         self._geometries: dict[Any, list[tuple[KernelSource, Launched, StructWords]]] = {}
 
+    def _served_by(self, row: Registered) -> Self:
+        return type(self)(self.descriptor, [row], row, self.layouts)
+
     @cached_property
     def workspace_bytes(self) -> int:
         """How many bytes of workspace `run` needs, whichever candidate serves the arrays."""

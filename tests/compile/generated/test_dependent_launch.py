@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from repository import SPECS
 
+from baracuda.codegen.families.body.spec import BodySpec
 from baracuda.codegen.spec.load import load_folder
-from baracuda.codegen.spec.spec import BodySpec
 from baracuda.generated import FlashSdpaDescriptor, FlashSdpaPlan
 from baracuda.runtime import view
 from baracuda.runtime.compile.cubin import INCLUDE

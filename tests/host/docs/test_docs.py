@@ -28,12 +28,13 @@ from baracuda.cli.main import main
 from baracuda.codegen.emit.generate import generate, lower_all
 from baracuda.codegen.program.ops import CASTS, OPS, QUERIES, REDUCTIONS
 from baracuda.codegen.project import PACKAGE, Project, kernels_of
+from baracuda.codegen.spec.family import families
 from baracuda.codegen.spec.load import load_folder
 from baracuda.codegen.spec.schema import schema_text
-from baracuda.codegen.spec.spec import FAMILY_SPECS
 from baracuda.codegen.spec.yaml_source import read_yaml
 from baracuda.runtime import KernelSku
 
+MODELS = [family.model for family in families().values()]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("examples/*/README.md"))]
 README, INDEX, LANGUAGE = ROOT / "README.md", ROOT / "docs" / "README.md", ROOT / "docs" / "spec-language.md"
 SUPPORT, COOKBOOK = ROOT / "docs" / "support.md", ROOT / "docs" / "cookbook.md"
@@ -188,7 +189,7 @@ def test_parts_of_specs_are_valid_and_say_what_their_file_says(block: Block, tmp
     data = read_yaml(path).data
     definitions = json.loads(schema_text())["$defs"]
     for key, value in data.items():
-        known = [definitions[model.__name__]["properties"] for model in FAMILY_SPECS.values()]
+        known = [definitions[model.__name__]["properties"] for model in MODELS]
         schemas = [properties[key] for properties in known if key in properties]
         assert any(Draft202012Validator({**schema, "$defs": definitions}).is_valid(value) for schema in schemas), key
     if named := re.match(r"# (\S+\.yaml)", block.text):
@@ -372,7 +373,7 @@ def keys_of(model: Any) -> Iterator[str]:
 
 
 def every_key() -> list[str]:
-    keys = {key for model in FAMILY_SPECS.values() for key in keys_of(model)}
+    keys = {key for model in MODELS for key in keys_of(model)}
     return sorted({*keys, *REDUCTIONS, *QUERIES, *CASTS})
 
 

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -34,8 +35,9 @@ from baracuda.checking.fuzz.targets.target import Generate, Read
 from baracuda.checking.fuzz.verdict import ACCEPTED, FAILED, REFUSED, Fault, Verdict, refusal
 from baracuda.checking.workers import Answer, Crew, Question
 from baracuda.cli.main import main
+from baracuda.codegen.families.row.spec import RowSpec
 from baracuda.codegen.project import installed
-from baracuda.codegen.spec.spec import FAMILY_SPECS, RowSpec
+from baracuda.codegen.spec.family import families
 from baracuda.runtime import InvalidProblem, SpecError
 
 # What is drawn
@@ -45,16 +47,16 @@ def test_a_new_key_is_found_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     class Newer(RowSpec):
         novel: dict[str, tuple[int, ...]] = Field(default={})
 
-    monkeypatch.setitem(FAMILY_SPECS, "newer", Newer)
+    monkeypatch.setitem(families(), "newer", replace(families()["row"], model=Newer))
     found = set(places.places("newer")) - set(places.places("row"))
     assert found == {("novel",), ("novel", places.KEY), ("novel", places.EACH), ("novel", places.EACH, places.ITEM)}
 
 
-@pytest.mark.parametrize("family", FAMILY_SPECS)
+@pytest.mark.parametrize("family", families())
 def test_every_key_of_the_model_is_a_place(family: str) -> None:
     named = {path[-1] for path in places.places(family)}
     assert set(re.findall(r'"properties": \{"(\w+)"', json.dumps(places.schema(family)))) <= named
-    assert set(FAMILY_SPECS[family].model_fields) <= named
+    assert set(families()[family].model.model_fields) <= named
 
 
 def test_what_is_missing_on_the_way_is_made_of_words_that_are_there() -> None:
@@ -63,7 +65,7 @@ def test_what_is_missing_on_the_way_is_made_of_words_that_are_there() -> None:
     assert [(pin["arch"], pin["doc"]) for pin in data["pinned"].values()] == [("sm_89", MARK)]
 
 
-@pytest.mark.parametrize("family", FAMILY_SPECS)
+@pytest.mark.parametrize("family", families())
 def test_something_is_put_at_every_place(family: str) -> None:
     for turn, path in enumerate(places.places(family)):
         data: dict[str, Any] = {"family": family}
@@ -143,6 +145,7 @@ class Planted(Target):
 
 _IN_A_PROCESS = """
 from host.checking.fuzz.test_fuzz import Planted
+from dataclasses import replace
 from pathlib import Path
 from baracuda.checking.fuzz import watch
 import json, dataclasses

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from repository import LONG, SPECS
 
+from baracuda.codegen.families.map.spec import MapSpec
+from baracuda.codegen.families.row.spec import RowSpec
 from baracuda.codegen.program import Line, Scope, kind_of, parse, to_source
 from baracuda.codegen.program.derive import RULES, Forward, derive
 from baracuda.codegen.program.evaluate import Space, evaluate
 from baracuda.codegen.program.ops import OPS
 from baracuda.codegen.spec.load import load_folder
-from baracuda.codegen.spec.map_program import scope_of_map
 from baracuda.codegen.spec.scope import kinds_of, scope_of
-from baracuda.codegen.spec.spec import MapSpec, RowSpec
 from baracuda.runtime import SpecError
 
 LOADED = load_folder(SPECS)
@@ -108,7 +108,7 @@ def test_a_stopped_value_has_no_slope() -> None:
 
 
 def _scope(spec: RowSpec | MapSpec) -> Scope:
-    return scope_of_map(spec) if isinstance(spec, MapSpec) else scope_of(spec)
+    return scope_of(spec)
 
 
 PROGRAMS = {name: entry.spec for name, entry in LOADED.items() if isinstance(entry.spec, RowSpec | MapSpec)}

@@ -10,8 +10,10 @@ import pytest
 from repository import LONG, SPECS
 
 from baracuda.codegen.emit.generate import lower_all, texts
+from baracuda.codegen.families.body.spec import BodySpec
+from baracuda.codegen.families.map.spec import MapSpec
+from baracuda.codegen.families.row.spec import RowSpec
 from baracuda.codegen.spec.load import Loaded, load_folder
-from baracuda.codegen.spec.spec import BodySpec, MapSpec, RowSpec
 from baracuda.runtime import SpecError
 
 FORWARD = """\

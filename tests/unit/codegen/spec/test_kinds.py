@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from baracuda.codegen.families.map.spec import MapSpec
 from baracuda.codegen.spec.load import load_folder, load_spec
-from baracuda.codegen.spec.spec import MapSpec
 from baracuda.runtime import InvalidProblem, SpecError
 
 TABLE = """\

@@ -17,8 +17,8 @@ from repository import LONG, ROOT, few
 
 from baracuda.cli.main import main
 from baracuda.cli.make.new import new
+from baracuda.codegen.spec.family import model_of
 from baracuda.codegen.spec.schema import schema_text
-from baracuda.codegen.spec.spec import spec_of
 from baracuda.codegen.spec.yaml_source import read_yaml
 
 PUBLISHED = ROOT / "specs" / "schema.json"
@@ -98,13 +98,13 @@ def test_what_the_loader_refuses_it_refuses(wrong: str) -> None:
     WRONG[wrong](data)
     assert not VALIDATOR.is_valid(data)
     with pytest.raises(ValidationError):
-        spec_of(data.get("family")).model_validate(data)
+        model_of(data.get("family")).model_validate(data)
 
 
 def test_one_type_stands_for_a_list_of_one() -> None:
     data = a_spec()
     data["outputs"]["rms"]["dtype"] = "acc"
-    assert VALIDATOR.is_valid(data) and spec_of("row").model_validate(data)
+    assert VALIDATOR.is_valid(data) and model_of("row").model_validate(data)
 
 
 def test_a_new_spec_finds_its_schema_beside(tmp_path: Path) -> None:

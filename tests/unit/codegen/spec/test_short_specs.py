@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from baracuda.cli.make.new import SKELETONS, new
+from baracuda.cli.make.new import new
+from baracuda.codegen.families.map.spec import MapSpec
+from baracuda.codegen.families.row.spec import RowSpec
 from baracuda.codegen.spec.default_tests import with_usual
 from baracuda.codegen.spec.defaults import filled
+from baracuda.codegen.spec.family import families
 from baracuda.codegen.spec.load import checked, load_folder
 from baracuda.codegen.spec.schema import schema_text
-from baracuda.codegen.spec.spec import MapSpec, OpSpec, RowSpec
+from baracuda.codegen.spec.spec import OpSpec
 from baracuda.codegen.spec.yaml_source import YamlSource, read_yaml
 from baracuda.runtime import SpecError
 from baracuda.runtime.plans.sku import RUNGS
@@ -194,7 +197,7 @@ def test_a_field_without_a_value_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("gradient", [False, True])
-@pytest.mark.parametrize("family", sorted(SKELETONS))
+@pytest.mark.parametrize("family", sorted(name for name, family in families().items() if family.skeleton))
 def test_a_spec_to_start_from_is_one(family: str, gradient: bool, tmp_path: Path) -> None:
     path = new("begun", family, "sums", tmp_path / "specs", gradient=gradient)
     loaded = load_folder(tmp_path / "specs")

@@ -1,0 +1,57 @@
+"""The body family: kernels written by hand in a header; everything around them is declared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from baracuda.runtime import Extent
+
+from ...lower.body import lower_body
+from ...spec.checks import body as rules
+from ...spec.checks import everywhere
+from ...spec.checks.shared import FIRST, LAST
+from ...spec.family import Data, Family
+from ...spec.promises import BATCH, MACHINES
+from .extents import shown
+from .spec import BodySpec
+
+_FLOATS = ["f32", "f16", "bf16", "f64"]
+
+
+class BodyFamily(Family):
+    """Of kernels by hand, what cannot be derived is left to tests."""
+
+    def claims(self, data: Data) -> bool:
+        return "body" in data or "kernels" in data
+
+    def filled(self, data: dict[str, Any]) -> dict[str, Any]:
+        """What each schedule is for: the least architecture that has a header, and every element type."""
+        body, schedules = data.get("body"), data.get("schedules")
+        if not isinstance(body, dict) or not body or not isinstance(schedules, list):
+            return data
+        usual = {"arch": min(body, key=str), "dtypes": data.get("dtypes", _FLOATS)}
+        return {**data, "schedules": [{**usual, **row} if isinstance(row, dict) else row for row in schedules]}
+
+    def extents(self, spec: BodySpec) -> set[str]:
+        parts = (part.strip() for tensor in spec.tensors.values() for part in tensor.shape.strip("() ").split(","))
+        return {*spec.descriptor}.intersection(parts)
+
+    def cannot_promise(self, spec: BodySpec) -> set[tuple[str, str]]:
+        """Only tests can tell; what begins with the batch is expected not to depend on it."""
+        first = {name: tensor.shape.strip("() ").split(",")[0].strip() for name, tensor in spec.outputs.items()}
+        apart = {(name, BATCH) for name in first if spec.tests.batch is None or first[name] != spec.tests.batch}
+        return apart | {(name, MACHINES) for name in first}
+
+    def shown(self, spec: BodySpec, name: str) -> Iterator[Extent]:
+        return shown(name, spec.inputs[name].shape)
+
+
+FAMILY = BodyFamily(
+    name="body",
+    model=BodySpec,
+    rules=(*FIRST, everywhere.conditions, everywhere.tensors, *rules.RULES, *LAST, everywhere.cases),
+    lower=lower_body,
+    templates=("body.cu.jinja", "plan.py.jinja"),
+    claim={"anyOf": [{"required": ["body"]}, {"required": ["kernels"]}]},
+)

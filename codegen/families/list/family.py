@@ -1,0 +1,32 @@
+"""The list family: a program on each element of the arrays of some lists."""
+
+from __future__ import annotations
+
+from ...lower.list import lower_list
+from ...spec.checks import everywhere, kinds
+from ...spec.checks import list as rules
+from ...spec.checks import map as map_rules
+from ...spec.checks.shared import FIRST, LAST, PROGRAM, READ
+from ...spec.family import Data
+from ..map.family import MapFamily
+from .spec import ListSpec
+
+
+class ListFamily(MapFamily):
+    """A map over elements that lie in many arrays. A file has to name it."""
+
+    def claims(self, data: Data) -> bool:
+        return False
+
+
+FAMILY = ListFamily(
+    name="list",
+    model=ListSpec,
+    rules=(
+        *(*FIRST, map_rules.dims, rules.dims, everywhere.conditions, map_rules.tensors, rules.tensors, kinds.table),
+        *(*PROGRAM, *READ, rules.program, rules.passes),
+        *(*LAST, map_rules.contradictions, map_rules.outside, everywhere.cases),
+    ),
+    lower=lower_list,
+    templates=("map.cu.jinja", "plan.py.jinja"),
+)

@@ -1,0 +1,109 @@
+"""The map family: a program on each cell of an index space, with reductions over any dims."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from baracuda.runtime import Extent
+
+from ...lower.map import lower_map
+from ...program import Line, Name
+from ...program.tree import Expr
+from ...spec.checks import everywhere, kinds
+from ...spec.checks import map as rules
+from ...spec.checks.shared import FIRST, LAST, PROGRAM, READ
+from ...spec.family import Data, Denied
+from ...spec.map_passes import reduced_between
+from ...spec.map_program import split
+from ...spec.parts import Drawn, Requirement
+from ...spec.promises import BATCH
+from ..programs import ProgramFamily
+from .cases import usual_cases, usual_draw
+from .conditions import conditions
+from .extents import factors, shown
+from .skeleton import SKELETON, SPILLS
+from .spec import MapSpec
+
+
+class MapFamily(ProgramFamily):
+    """The first dim is what is independent."""
+
+    def claims(self, data: Data) -> bool:
+        return "kinds" in data
+
+    def conditions(self, spec: MapSpec, said: set[str]) -> Iterator[Requirement]:
+        return conditions(spec, said)
+
+    def extents(self, spec: MapSpec) -> set[str]:
+        return {dim.of for dim in spec.dims.values()}
+
+    def usual_cases(self, spec: MapSpec) -> Iterator[dict[str, Any]]:
+        return usual_cases(spec)
+
+    def usual_draw(self, spec: MapSpec) -> dict[str, Drawn]:
+        return usual_draw(spec)
+
+    def batch_of(self, spec: MapSpec) -> str | None:
+        if spec.tests.batch or not any(BATCH in rungs for rungs in spec.reproducibility.values()):
+            return spec.tests.batch
+        first = next((dim.of for dim in spec.dims.values()), "")
+        return first if first in spec.descriptor else None
+
+    def batch_dim(self, spec: MapSpec) -> str:
+        return next(iter(spec.dims), "")
+
+    def scheduled(self, spec: MapSpec) -> tuple[Line, ...]:
+        return split(spec).lines
+
+    def rests_on_batch(self, spec: MapSpec) -> Iterator[Denied]:
+        for name in sorted(split(spec).late & set(spec.outputs)):
+            yield name, BATCH, f"{name!r} is a sum, which depends on how much is summed; drop {BATCH}"
+
+    def pulled(self, spec: MapSpec) -> frozenset[str]:
+        return reduced_between(spec)
+
+    def sizes(self, spec: MapSpec) -> dict[str, frozenset[Expr]]:
+        return {name: frozenset({Name(dim.of)}) for name, dim in spec.dims.items() if dim.of.isidentifier()}
+
+    def mismatched(
+        self, spec: MapSpec, forward: Any, pairs: Mapping[str, str]
+    ) -> Iterator[tuple[tuple[str, ...], str]]:
+        """Dims are told by their place."""
+        if not isinstance(forward, MapSpec):
+            return
+        names, listed = dict(zip(forward.dims, spec.dims, strict=False)), ", ".join(forward.dims)
+        if len(spec.dims) < len(forward.dims):
+            yield ("dims",), f"dims must begin with those of {forward.op!r}, {listed}; got {', '.join(spec.dims)}"
+            return
+        for name, target in pairs.items():
+            wanted = [" * ".join(names[dim] for dim in group) for group in forward.tensors[target].groups]
+            got = [" * ".join(group) for group in spec.tensors[name].groups]
+            if got != wanted:
+                order = f"; dims begin with those of {forward.op!r}, {listed}, in that order"
+                hint = "" if {*names.items()} <= {(n, n) for n in forward.dims} else order
+                text = f"{name!r} belongs to {target!r}, so its dims are [{', '.join(wanted)}], got [{', '.join(got)}]"
+                yield ("inputs" if name in spec.inputs else "outputs", name, "dims"), f"{text}{hint}"
+
+    def shown(self, spec: MapSpec, name: str) -> Iterator[Extent]:
+        return shown(spec, name)
+
+    def factors(self, spec: MapSpec, name: str, known: set[str]) -> Iterator[Extent]:
+        return factors(spec, name, known)
+
+
+FAMILY = MapFamily(
+    name="map",
+    model=MapSpec,
+    rules=(
+        *(*FIRST, rules.dims, everywhere.conditions, rules.own_memory, rules.tensors, kinds.table),
+        *(*(kinds.each(rule) for rule in PROGRAM), *READ, *LAST),
+        *(kinds.each(rules.contradictions), rules.outside, kinds.sorts, everywhere.cases),
+    ),
+    lower=lower_map,
+    templates=("map.cu.jinja", "plan.py.jinja"),
+    claim={"required": ["kinds"]},
+    takes_the_rest=True,
+    skeleton=SKELETON,
+    spills=SPILLS,
+)

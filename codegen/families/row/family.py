@@ -1,0 +1,77 @@
+"""The row family: a program that reduces along rows, and last of all down columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from baracuda.runtime import Extent
+
+from ...lower.row import lower_row
+from ...program import Line
+from ...spec.checks import everywhere
+from ...spec.checks import row as rules
+from ...spec.checks.shared import FIRST, LAST, PROGRAM, READ
+from ...spec.default_conditions import of_axis
+from ...spec.family import Data, Denied
+from ...spec.parts import Requirement
+from ...spec.promises import BATCH
+from ...spec.row_program import row_lines
+from ..programs import ProgramFamily
+from .cases import usual_cases
+from .skeleton import SKELETON, SPILLS
+from .spec import RowSpec
+
+_OF_ROWS = {"anyOf": [{"const": "rest"}, {"type": "object", "required": ["axes"]}]}
+_SOME_OF_ROWS = {"not": {"additionalProperties": {"not": _OF_ROWS}}}
+
+
+class RowFamily(ProgramFamily):
+    """Rows are what is independent, and their dims share out the axes of one shape."""
+
+    def claims(self, data: Data) -> bool:
+        dims = data.get("dims")
+        values = dims.values() if isinstance(dims, dict) else ()
+        return any(value == "rest" or (isinstance(value, dict) and "axes" in value) for value in values)
+
+    def conditions(self, spec: RowSpec, said: set[str]) -> Iterator[Requirement]:
+        for dim in spec.dims.values():
+            yield from of_axis(dim, said)
+
+    def usual_cases(self, spec: RowSpec) -> Iterator[dict[str, Any]]:
+        return usual_cases(spec)
+
+    def batch_dim(self, spec: RowSpec) -> str:
+        return spec.rows
+
+    def rests_on_batch(self, spec: RowSpec) -> Iterator[Denied]:
+        for name, output in spec.outputs.items():
+            if spec.rows not in output.dims:
+                text = f"{name!r} has no {spec.rows}: it depends on how many there are; drop {BATCH}"
+                yield name, BATCH, text
+
+    def lines(self, spec: RowSpec) -> tuple[Line, ...]:
+        return row_lines(spec)
+
+    def pulled(self, spec: RowSpec) -> frozenset[str]:
+        return frozenset({*spec.dims} - {spec.rows})
+
+    def shown(self, spec: RowSpec, name: str) -> Iterator[Extent]:
+        if set(spec.inputs[name].dims) == set(spec.dims):
+            yield Extent(next(iter(spec.dims.values())).of, name)
+
+
+FAMILY = RowFamily(
+    name="row",
+    model=RowSpec,
+    rules=(
+        *(*FIRST, rules.dims, everywhere.conditions, rules.tensors),
+        *(*PROGRAM, *READ, *LAST, rules.contradictions, rules.arch, everywhere.cases),
+    ),
+    lower=lower_row,
+    templates=("row.cu.jinja", "plan.py.jinja"),
+    claim={"required": ["dims"], "properties": {"dims": _SOME_OF_ROWS}},
+    all_dims_share=True,
+    skeleton=SKELETON,
+    spills=SPILLS,
+)

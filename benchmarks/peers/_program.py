@@ -10,13 +10,13 @@ import numpy as np
 import torch
 
 from baracuda.checking.problems.problem import Problem
+from baracuda.codegen.families.map.spec import MapSpec
+from baracuda.codegen.families.row.spec import RowSpec
 from baracuda.codegen.program import parse
 from baracuda.codegen.program.evaluate import Space
 from baracuda.codegen.program.ops import OPS
 from baracuda.codegen.program.tree import Call, Cast, Const, Expr, Name, Query, Read, Reduce, walk
 from baracuda.codegen.spec.scope import scope_of
-from baracuda.codegen.families.map.spec import MapSpec
-from baracuda.codegen.families.row.spec import RowSpec
 
 from ..case import Case
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from baracuda.codegen.lower.op import Op, RowOp, Tensor
+from baracuda.codegen.families.row.op import RowOp
+from baracuda.codegen.lower.op import Op, Tensor
 from baracuda.codegen.program.tree import Read
 from baracuda.runtime import ElementKind, KernelSku
 from baracuda.runtime.families.row.geometry import MAX_AXES

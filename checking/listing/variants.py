@@ -9,7 +9,8 @@ from itertools import product
 
 from baracuda.codegen.emit.declared import argument_of
 from baracuda.codegen.emit.plan_classes import rows_of
-from baracuda.codegen.lower.op import Op, RowOp
+from baracuda.codegen.families.row.op import RowOp
+from baracuda.codegen.lower.op import Op
 from baracuda.codegen.project import PACKAGE, Project
 from baracuda.runtime import KernelSource, Registered, Unsupported
 from baracuda.runtime.families.row.source import row_source

@@ -10,7 +10,8 @@ import click
 from rich.syntax import Syntax
 
 from baracuda.checking.listing.variant import Variant
-from baracuda.codegen.lower.op import Op, RowOp, Tensor
+from baracuda.codegen.families.row.op import RowOp
+from baracuda.codegen.lower.op import Op, Tensor
 from baracuda.codegen.project import PACKAGE, installed, kernels_of
 from baracuda.codegen.spec.place import with_field
 from baracuda.codegen.spec.wording import did_you_mean

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 import baracuda.runtime as rt
 
-from ..lower.body_op import BodyOp
-from ..lower.list import ListOp
-from ..lower.map_op import MapOp
-from ..lower.op import DescriptorField, Op, RowOp, Tensor
+from ..families.body.op import BodyOp
+from ..families.list.lower import ListOp
+from ..families.map.op import MapOp
+from ..families.row.op import RowOp
+from ..lower.op import DescriptorField, Op, Tensor
 from ..text import Code, Name, python
 
 Values = dict[str, Any]  # by what is a Name

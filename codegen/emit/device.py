@@ -9,9 +9,10 @@ from jinja2.runtime import Context
 
 from baracuda.runtime.arrays.element import ElementKind
 
-from ..lower.map_op import Body, PlacedRead, Sum
-from ..lower.map_op import Store as CellStore
-from ..lower.op import ColumnSum, Reduction, Scalar, Store, Tensor, Value
+from ..families.map.op import Body, PlacedRead, Sum
+from ..families.map.op import Store as CellStore
+from ..families.row.op import ColumnSum, Reduction, Store
+from ..lower.op import Scalar, Tensor, Value
 from ..program import Expr, kind_of
 from ..program.cuda import to_cuda
 from ..program.kinds import Kinds

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..lower.map_op import MapOp
-from ..lower.op import DescriptorField, Op, RowOp, Tensor
+from ..families.map.op import MapOp
+from ..families.row.op import RowOp
+from ..lower.op import DescriptorField, Op, Tensor
 from ..text import Name, Text, wrapped
 
 WIDTH = 112

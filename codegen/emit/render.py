@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from baracuda.runtime.compile.line_map import Place
 
-from ..lower.body_op import BodyOp
+from ..families.body.op import BodyOp
 from ..lower.op import Op
 from ..spec.tuned import generated_text
 from ..text import Code, Text, laid_out, printed, python

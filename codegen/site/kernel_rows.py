@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from baracuda.runtime import ElementKind, KernelSku, Registered, Tile
 from baracuda.runtime.plans.formula import written_out
 
-from ..lower.body_op import BodyOp
+from ..families.body.op import BodyOp
 from ..lower.op import Op
 from ..spec.types import arch_number
 from ..text import Name

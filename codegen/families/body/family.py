@@ -7,13 +7,13 @@ from typing import Any
 
 from baracuda.runtime import Extent
 
-from ...lower.body import lower_body
-from ...spec.checks import body as rules
 from ...spec.checks import everywhere
 from ...spec.checks.shared import FIRST, LAST
 from ...spec.family import Data, Family
 from ...spec.promises import BATCH, MACHINES
+from . import rules
 from .extents import shown
+from .lower import lower_body
 from .spec import BodySpec
 
 _FLOATS = ["f32", "f16", "bf16", "f64"]

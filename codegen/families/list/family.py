@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from ...lower.list import lower_list
-from ...spec.checks import everywhere, kinds
-from ...spec.checks import list as rules
-from ...spec.checks import map as map_rules
+from ...spec.checks import everywhere
 from ...spec.checks.shared import FIRST, LAST, PROGRAM, READ
 from ...spec.family import Data
+from ..map import kind_rules as kinds
+from ..map import rules as map_rules
 from ..map.family import MapFamily
+from . import rules
+from .lower import lower_list
 from .spec import ListSpec
 
 

@@ -7,21 +7,22 @@ from typing import Any
 
 from baracuda.runtime import Extent
 
-from ...lower.map import lower_map
 from ...program import Line, Name
 from ...program.tree import Expr
-from ...spec.checks import everywhere, kinds
-from ...spec.checks import map as rules
+from ...spec.checks import everywhere
 from ...spec.checks.shared import FIRST, LAST, PROGRAM, READ
 from ...spec.family import Data, Denied
-from ...spec.map_passes import reduced_between
-from ...spec.map_program import split
 from ...spec.parts import Drawn, Requirement
 from ...spec.promises import BATCH
 from ..programs import ProgramFamily
+from . import kind_rules as kinds
+from . import rules
 from .cases import usual_cases, usual_draw
 from .conditions import conditions
 from .extents import factors, shown
+from .lower import lower_map
+from .passes import reduced_between
+from .program import split
 from .skeleton import SKELETON, SPILLS
 from .spec import MapSpec
 

@@ -7,18 +7,18 @@ from typing import Any
 
 from baracuda.runtime import Extent
 
-from ...lower.row import lower_row
 from ...program import Line
 from ...spec.checks import everywhere
-from ...spec.checks import row as rules
 from ...spec.checks.shared import FIRST, LAST, PROGRAM, READ
 from ...spec.default_conditions import of_axis
 from ...spec.family import Data, Denied
 from ...spec.parts import Requirement
 from ...spec.promises import BATCH
-from ...spec.row_program import row_lines
 from ..programs import ProgramFamily
+from . import rules
 from .cases import usual_cases
+from .lower import lower_row
+from .program import row_lines
 from .skeleton import SKELETON, SPILLS
 from .spec import RowSpec
 

@@ -42,7 +42,7 @@ from baracuda.cli.main import main
 from baracuda.cli.make.new import new
 from baracuda.cli.tools import doctor as doctor_steps
 from baracuda.codegen import project as project_steps
-from baracuda.codegen.lower.op import RowOp
+from baracuda.codegen.families.row.op import RowOp
 from baracuda.codegen.project import PACKAGE, installed, plan_names, plans_of
 from baracuda.codegen.spec.load import load_folder
 from baracuda.codegen.spec.wording import did_you_mean

@@ -27,7 +27,8 @@ from baracuda.checking.listing.variants import rows_of, sources_of, variants_of
 from baracuda.checking.mutation.mutants.inline_headers import with_headers
 from baracuda.cli.kernels.audit_report import Audit
 from baracuda.cli.kernels.check import every_arch
-from baracuda.codegen.lower.op import Allowance, RowOp
+from baracuda.codegen.families.row.op import RowOp
+from baracuda.codegen.lower.op import Allowance
 from baracuda.runtime import CompileError, KernelSource, MathPrecision, Registered
 from baracuda.runtime.compile.cubin import INCLUDE, Assembly, assemble
 

@@ -17,10 +17,10 @@ import baracuda.runtime as rt
 from baracuda import ops
 from baracuda.codegen.emit.generate import texts
 from baracuda.codegen.emit.plan_classes import plan_of, rows_of
+from baracuda.codegen.families.map.kinds import kind_groups
+from baracuda.codegen.families.map.passes import passes
 from baracuda.codegen.lower.lower import lower
 from baracuda.codegen.spec.load import load_spec
-from baracuda.codegen.spec.map_kinds import kind_groups
-from baracuda.codegen.spec.map_passes import passes
 
 HEAD = """\
 op: sample

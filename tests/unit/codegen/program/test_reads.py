@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from baracuda.codegen.families.map.program import split
 from baracuda.codegen.families.map.spec import MapSpec
+from baracuda.codegen.families.row.program import row_lines
 from baracuda.codegen.families.row.spec import RowSpec
 from baracuda.codegen.program import Const, Line, Scope, kind_of, parse, to_source
 from baracuda.codegen.program.derive import Forward, derive
@@ -16,8 +18,6 @@ from baracuda.codegen.program.evaluate import Arithmetic, Bounded, Space, bound,
 from baracuda.codegen.program.parse import ProgramError
 from baracuda.codegen.program.tree import Axes, Read
 from baracuda.codegen.spec.load import load_folder, load_spec
-from baracuda.codegen.spec.map_program import split
-from baracuda.codegen.spec.row_program import row_lines
 from baracuda.runtime import SpecError
 
 EXTENTS = {"n": 2, "i": 6, "k": 3, "h": 5, "w": 4}

@@ -11,7 +11,7 @@ import pytest
 from repository import few, project
 
 import baracuda.generated as plans
-from baracuda.codegen.lower.op import RowOp
+from baracuda.codegen.families.row.op import RowOp
 from baracuda.runtime import REGISTRY, ElementKind, PlanPreference, Tile
 from baracuda.runtime.devices.architecture import Architecture
 from baracuda.runtime.plans.sku import VECTOR_BYTES

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 from baracuda.runtime.families.map.geometry import MAX_AXES
 
-from ...families.map.spec import MapSpec
 from ...program import ProgramError
-from ..map_passes import Pass, passes
-from ..map_program import Parts, copies_of, queries_of, split
-from ..scope import kinds_of
-from ..types import sort_of
-from . import everywhere, program
-from .finding import Finding, expression, fields_of, near
+from ...spec.checks import everywhere, program
+from ...spec.checks.finding import Finding, expression, fields_of, near
+from ...spec.scope import kinds_of
+from ...spec.types import sort_of
+from .passes import Pass, passes
+from .program import Parts, copies_of, queries_of, split
+from .spec import MapSpec
 
 MAX_OPERANDS = 24  # tensors and indices; more than 12 take arguments beyond 4 KiB, as drivers of CUDA 12.1 on do
 _GROUP = re.compile(r"[a-z][a-z0-9_]*( \* [a-z][a-z0-9_]*)*")

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ..families.map.spec import MapSpec, MapTensor
-from ..program import Expr, Line, Name, Reduce
-from ..program.tree import Call, Cast, Query, Read, mapped, reads, varies
-from .map_program import Parts, is_one_pass, numbered, parts_of, split
-from .scope import kinds_of
+from ...program import Expr, Line, Name, Reduce
+from ...program.tree import Call, Cast, Query, Read, mapped, reads, varies
+from ...spec.scope import kinds_of
+from .program import Parts, is_one_pass, numbered, parts_of, split
+from .spec import MapSpec, MapTensor
 
 _HANDED = {"float": "acc", "int": "i64", "bool": "bool"}
 

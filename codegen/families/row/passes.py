@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from ..families.row.spec import RowSpec
-from ..program import Expr, Line, Name, ProgramError, Reduce, kind_of
-from ..program.tree import Call, Cast, Const, Query, Read, reads, varies, walk
-from ..text import Name as Identifier
-from .op import Columns, ColumnSum, Pass, Reduction, Store, Tensor, Value
+from ...lower.op import Tensor, Value
+from ...program import Expr, Line, Name, ProgramError, Reduce, kind_of
+from ...program.tree import Call, Cast, Const, Query, Read, reads, varies, walk
+from ...text import Name as Identifier
+from .op import Columns, ColumnSum, Pass, Reduction, Store
+from .spec import RowSpec
 
 _KINDS = ("sum", "mean", "max", "min")
 

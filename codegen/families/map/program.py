@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 
-from ..families.map.spec import MapSpec
-from ..program import Const, Expr, Line, Name, ProgramError, Reduce, Scope, parse
-from ..program.tree import Axes, Call, Cast, Query, Read, reads, varies, walk
-from .scope import scope_of
+from ...program import Const, Expr, Line, Name, ProgramError, Reduce, Scope, parse
+from ...program.tree import Axes, Call, Cast, Query, Read, reads, varies, walk
+from ...spec.scope import scope_of
+from .spec import MapSpec
 
 Groups = tuple[tuple[str, ...], ...]
 

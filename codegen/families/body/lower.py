@@ -8,15 +8,15 @@ from pathlib import PurePosixPath
 
 from baracuda.runtime import BodyKernel, Box, Schedule
 
-from ..conditions.parse import on_one_line, read_condition
-from ..families.body.spec import BodySpec, KernelSpec
-from ..spec.beside import header_beside
-from ..spec.names import SCHEDULE_NAMES
-from ..spec.types import Arch
-from ..text import Name, Text, names
-from .body_op import BodyOp, Header, Maps, Row, Scratch, Setting
-from .op import Pinned, Tensor
-from .shared import first_arch, lower_tensor, scalar, shared_fields
+from ...conditions.parse import on_one_line, read_condition
+from ...lower.op import Pinned, Tensor
+from ...lower.shared import first_arch, lower_tensor, scalar, shared_fields
+from ...spec.beside import header_beside
+from ...spec.names import SCHEDULE_NAMES
+from ...spec.types import Arch
+from ...text import Name, Text, names
+from .op import BodyOp, Header, Maps, Row, Scratch, Setting
+from .spec import BodySpec, KernelSpec
 
 
 def names_of(spec: BodySpec) -> frozenset[str]:

@@ -8,11 +8,11 @@ from typing import Any
 
 from baracuda.runtime import MapPlan, Schedule
 
-from ..program import Call, Expr
-from ..program.tree import walk
-from ..spec.names import in_kernel
-from ..text import Name
-from .op import Op, Scalar, Tensor, Value
+from ...lower.op import Op, Scalar, Tensor, Value
+from ...program import Call, Expr
+from ...program.tree import walk
+from ...spec.names import in_kernel
+from ...text import Name
 
 
 @dataclass(frozen=True, slots=True)

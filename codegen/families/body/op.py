@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from baracuda.runtime import BodyKernel, Box, Schedule
 from baracuda.runtime.compile.line_map import Place
 
-from ..text import Name
-from .op import Op, Scalar
+from ...lower.op import Op, Scalar
+from ...text import Name
 
 
 @dataclass(frozen=True, slots=True)

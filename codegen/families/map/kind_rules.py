@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ...families.map.spec import KindSpec, MapSpec
-from ..defaults import OF_KIND
-from ..map_program import split
-from ..names import KEYWORDS
-from ..scope import kinds_of
-from ..types import Place
-from .finding import Finding, Rule, near
+from ...spec.checks.finding import Finding, Rule, near
+from ...spec.defaults import OF_KIND
+from ...spec.names import KEYWORDS
+from ...spec.scope import kinds_of
+from ...spec.types import Place
+from .program import split
+from .spec import KindSpec, MapSpec
 
 _OF_A_KIND = frozenset(KindSpec.model_fields)
 

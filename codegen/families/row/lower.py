@@ -8,16 +8,17 @@ from baracuda.runtime import Tile
 from baracuda.runtime.arrays.element import ElementKind
 from baracuda.runtime.plans.sku import VECTOR_BYTES
 
-from ..conditions.parse import read_condition
-from ..families.row.spec import RowSpec
-from ..program.tree import Query, walk
-from ..spec.row_program import row_lines
-from ..spec.scope import kinds_of
-from ..text import Name
-from .op import RowOp, Tensor
-from .row_passes import schedule
-from .row_tiles import ChunkUse, tiles
-from .shared import first_arch, lower_tensor, scalar, shared_fields
+from ...conditions.parse import read_condition
+from ...lower.op import Tensor
+from ...lower.shared import first_arch, lower_tensor, scalar, shared_fields
+from ...program.tree import Query, walk
+from ...spec.scope import kinds_of
+from ...text import Name
+from .op import RowOp
+from .passes import schedule
+from .program import row_lines
+from .spec import RowSpec
+from .tiles import ChunkUse, tiles
 
 
 def lower_row(spec: RowSpec, spec_path: str) -> RowOp:

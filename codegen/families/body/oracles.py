@@ -9,7 +9,7 @@ from pathlib import Path
 
 from baracuda.runtime import SpecError
 
-from ..yaml_text import display_path, read_text
+from ...spec.yaml_text import display_path, read_text
 
 FOLDER = Path(__file__).resolve().parents[3] / "checking" / "oracles" / "references"
 

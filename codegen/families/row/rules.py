@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...families.row.spec import RowSpec
 from ...program import ProgramError
-from ..row_program import row_lines, unplaced
-from . import everywhere, program
-from .finding import Finding, expression, fields_of, near
+from ...spec.checks import everywhere, program
+from ...spec.checks.finding import Finding, expression, fields_of, near
+from .program import row_lines, unplaced
+from .spec import RowSpec
 
 
 def dims(spec: RowSpec) -> Iterator[Finding]:

@@ -13,17 +13,17 @@ from baracuda.runtime.compile.headers import header_digests
 from ...conditions.kinds import WORD, Kind, kind_of
 from ...conditions.parse import ConditionError, evaluate_condition
 from ...conditions.parse import fields_of as fields_read
-from ...families.body.spec import BodySpec, BodyTensor
 from ...program.ops import OPS
-from ..beside import file_beside, header_beside
-from ..names import SCHEDULE_NAMES
-from ..types import Place, arch_number
-from . import budgets, table
-from .finding import Finding, Rule, expression, fields_of, near
+from ...spec.beside import file_beside, header_beside
+from ...spec.checks.finding import Finding, Rule, expression, fields_of, near
+from ...spec.names import SCHEDULE_NAMES
+from ...spec.types import Place, arch_number
+from . import budget, table
 from .members import members
 from .oracles import definitions, definitions_in
+from .spec import BodySpec, BodyTensor
 
-# How test values of a tensor may be drawn, where any will not do; see verify/body_problem.py.
+# How test values of a tensor may be drawn, where any will not do; see `checking/problems/body.py`.
 DRAWN = ("offsets", "mask", "slopes")
 OF_TERMS = ("bool", "int", "float", "tuple")
 
@@ -227,6 +227,6 @@ def _called(spec: BodySpec) -> list[str]:
 
 
 RULES: tuple[Rule, ...] = (
-    *(budgets.expressions, names, members, shapes, expressions, launches, references, oracle, contradictions),
+    *(budget.expressions, names, members, shapes, expressions, launches, references, oracle, contradictions),
     *table.RULES,
 )

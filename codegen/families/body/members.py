@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...families.body.spec import BodySpec
-from ..names import is_reserved_number
-from ..types import Place
-from .finding import Finding
+from ...spec.checks.finding import Finding
+from ...spec.names import is_reserved_number
+from ...spec.types import Place
+from .spec import BodySpec
 
 
 def members(spec: BodySpec) -> Iterator[Finding]:

@@ -8,20 +8,20 @@ from functools import cached_property
 
 from baracuda.runtime import Schedule
 
-from ..conditions.parse import read_condition
-from ..families.map.spec import MapSpec
-from ..program import Line, Name, Reduce, kind_of
-from ..program.tree import Call, Const, Expr, Query, Read, children, reads, walk
-from ..spec.map_kinds import KindGroup, kind_groups
-from ..spec.map_passes import Pass
-from ..spec.map_program import Parts, copies_of, groups_of, place_of, queries_of, split
-from ..spec.names import in_kernel
-from ..spec.scope import kinds_of
-from ..text import Name as Identifier
-from ..text import names
-from .map_op import Body, Entry, MapOp, PlacedRead, Store, Sum, joined
-from .op import Scalar, Tensor, Value
-from .shared import first_arch, lower_tensor, scalar, shared_fields
+from ...conditions.parse import read_condition
+from ...lower.op import Scalar, Tensor, Value
+from ...lower.shared import first_arch, lower_tensor, scalar, shared_fields
+from ...program import Line, Name, Reduce, kind_of
+from ...program.tree import Call, Const, Expr, Query, Read, children, reads, walk
+from ...spec.names import in_kernel
+from ...spec.scope import kinds_of
+from ...text import Name as Identifier
+from ...text import names
+from .kinds import KindGroup, kind_groups
+from .op import Body, Entry, MapOp, PlacedRead, Store, Sum, joined
+from .passes import Pass
+from .program import Parts, copies_of, groups_of, place_of, queries_of, split
+from .spec import MapSpec
 
 # Threads of a block, packs of 16 bytes that each has in flight, and the number of blocks that sums are split into when
 # there are few of them: a fixed one, so that every sum has the same order on every GPU. 1056 is 8 for each of the 132

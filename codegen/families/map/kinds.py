@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..families.map.spec import MapSpec
-from .map_passes import Pass, passes
-from .map_program import place_of
-from .scope import kinds_of
+from ...spec.scope import kinds_of
+from .passes import Pass, passes
+from .program import place_of
+from .spec import MapSpec
 
 Sorts = dict[str, str]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..families.row.spec import RowSpec
-from ..program import Call, Const, Expr, Line, Name, ProgramError, Reduce, parse
-from ..program.source import to_source
-from ..program.tree import Query, Read, mapped, varies, walk
-from .scope import kinds_of, scope_of
+from ...program import Call, Const, Expr, Line, Name, ProgramError, Reduce, parse
+from ...program.source import to_source
+from ...program.tree import Query, Read, mapped, varies, walk
+from ...spec.scope import kinds_of, scope_of
+from .spec import RowSpec
 
 
 def row_lines(spec: RowSpec) -> tuple[Line, ...]:

@@ -9,9 +9,9 @@ from baracuda.runtime import Schedule
 
 from ...conditions.kinds import Kind, kind_of
 from ...conditions.parse import ConditionError
-from ...families.body.spec import BodySpec, ScheduleSpec
-from ..types import Place
-from .finding import Finding, Rule
+from ...spec.checks.finding import Finding, Rule
+from ...spec.types import Place
+from .spec import BodySpec, ScheduleSpec
 
 MAX_ENTRIES = 2000  # entry points of an op; the largest here has 147
 MAX_RANK = 16

@@ -6,10 +6,10 @@ from dataclasses import dataclass, fields
 
 from baracuda.runtime import ListPlan, Schedule
 
-from ..families.list.spec import ListSpec
-from ..text import Name, Text
-from .map import lower_map
-from .map_op import Entry, MapOp
+from ...text import Name, Text
+from ..map.lower import lower_map
+from ..map.op import Entry, MapOp
+from .spec import ListSpec
 
 # A block has one chunk of an array, two packs of 16 bytes a thread. Reductions are of a fixed number of blocks, 4 for
 # each of the 132 multiprocessors of an H200.

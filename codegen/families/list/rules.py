@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from baracuda.runtime.families.list.plan import MOST_LISTS
 
-from ...families.list.spec import ListSpec
 from ...program import parse
 from ...program.tree import Query, Reduce, walk
-from .. import map_passes
-from ..scope import scope_of
-from .finding import Finding
+from ...spec.checks.finding import Finding
+from ...spec.scope import scope_of
+from ..map import passes as map_passes
+from .spec import ListSpec
 
 
 def dims(spec: ListSpec) -> Iterator[Finding]:

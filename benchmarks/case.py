@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from baracuda.checking.problems.problem import Problem
 from baracuda.checking.problems.subject import Subject
 from baracuda.codegen.conditions.parse import evaluate_condition
 from baracuda.codegen.spec.spec import OpSpec
@@ -137,7 +138,7 @@ def sweep_of(subject: Subject, dtypes: Sequence[str] = ()) -> Iterator[Case]:
     For each power of two: itself, a quarter more, which leaves most of a tile empty, and an odd length half way.
     """
     spec = subject.spec
-    if spec.family != "row" or not spec.bench.cases:
+    if not Problem.kind_of(subject).rows_apart or not spec.bench.cases:
         return
     first = {name: value for name, value in spec.bench.cases[0].items() if name not in ("dtype", "arch")}
     for exponent in range(6, 18):

@@ -45,6 +45,19 @@ class Commands(click.Group):
         ctx.exit(1)
 
 
+class Skeletons(click.Choice):  # type: ignore[type-arg] # of click 8.1 it takes none
+    """A family that has a skeleton of a spec; which these are is only looked up when it is asked."""
+
+    def __init__(self) -> None:
+        self.case_sensitive = True
+
+    @property
+    def choices(self) -> tuple[str, ...]:  # type: ignore[override] # click only reads it
+        from baracuda.codegen.spec.family import families
+
+        return tuple(name for name, family in families().items() if family.skeleton)
+
+
 class Forwarding(Command):
     """Puts the arguments after `--` into `ctx.obj`, for another program."""
 

@@ -10,9 +10,10 @@ from typing import Any
 from click import Context, Parameter
 from click.shell_completion import BashComplete, CompletionItem, add_completion_class
 
+import baracuda.runtime as rt
 from baracuda.checking.audit.limits import DEVICES, TARGETS
 from baracuda.codegen.project import PACKAGE, named, plan_names, specs_folder
-from baracuda.runtime import BaracudaError, ElementKind, MapPlan, RowPlan, as_bool
+from baracuda.runtime import BaracudaError, ElementKind, as_bool
 
 from .kernels.explain import WANTED, plan_called
 
@@ -84,7 +85,8 @@ def elements(_ctx: Context, _param: Parameter, incomplete: str) -> list[str]:
 def layouts(_ctx: Context, _param: Parameter, incomplete: str) -> list[str]:
     """The next item of a comma-separated list."""
     before, comma, last = incomplete.rpartition(",")
-    names = dict.fromkeys((*RowPlan.LAYOUTS, *MapPlan.LAYOUTS))
+    plans = (kind for kind in vars(rt).values() if isinstance(kind, type) and issubclass(kind, rt.Plan))
+    names = sorted({name for plan in plans for name in vars(plan).get("LAYOUTS", ())})
     return [f"{before}{comma}{name}" for name in _starting(last, names) if name not in before.split(",")]
 
 

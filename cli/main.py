@@ -177,7 +177,7 @@ def cache(**options: Any) -> None:
 
 @main.command()
 @click.argument("op")
-@click.option("--family", type=click.Choice(["row", "map"]), default="row", show_default=True)
+@click.option("--family", type=arguments.Skeletons(), default="row", show_default=True)
 @click.option("--gradient", is_flag=True, help="With a gradient op, derived from the program.")
 @click.option("--category", default="custom", show_default=True)
 @arguments.SPECS

@@ -19,14 +19,8 @@ from .errors import (
     Unsupported,
     WorkspaceTooSmall,
 )
-from .families.body.plan import BodyPlan, body_kernels
-from .families.body.selection import BodyKernel, BodySchedule, Box, Scratch
-from .families.list.plan import ListPlan
-from .families.map.geometry import MapDescriptor
-from .families.map.map_pass import MapPass
-from .families.map.plan import MapPlan, map_kernels
-from .families.row.geometry import RowDescriptor
-from .families.row.plan import RowPlan, row_kernels
+from .families import *  # noqa: F403 # whatever each family has for generated modules
+from .families import __all__ as _of_families
 from .plans.declarations import Extent, Gradient
 from .plans.descriptor import Convert, Descriptor, Requirement, same_as
 from .plans.entry_points import bind, can_implement, run_unchecked
@@ -46,11 +40,7 @@ __all__ = [
     "Array",
     "BackendKind",
     "BaracudaError",
-    "BodyKernel",
-    "BodyPlan",
-    "BodySchedule",
     "BoundLaunch",
-    "Box",
     "BufferTooSmall",
     "CompileError",
     "Convert",
@@ -69,10 +59,6 @@ __all__ = [
     "KernelRegistry",
     "KernelSku",
     "KernelSource",
-    "ListPlan",
-    "MapDescriptor",
-    "MapPass",
-    "MapPlan",
     "MathPrecision",
     "Measurement",
     "MisalignedOperand",
@@ -83,10 +69,7 @@ __all__ = [
     "Registered",
     "Requirement",
     "Resources",
-    "RowDescriptor",
-    "RowPlan",
     "Schedule",
-    "Scratch",
     "SourceFile",
     "SpecError",
     "Stream",
@@ -104,14 +87,12 @@ __all__ = [
     "as_shape",
     "as_text",
     "bind",
-    "body_kernels",
     "can_implement",
     "default_device",
     "get_device",
-    "map_kernels",
-    "row_kernels",
     "run_unchecked",
     "same_as",
     "table",
     "view",
 ]
+__all__ += _of_families

@@ -10,13 +10,12 @@ import numpy as np
 import torch
 
 from baracuda.checking.problems.problem import Problem
-from baracuda.codegen.families.map.spec import MapSpec
-from baracuda.codegen.families.row.spec import RowSpec
 from baracuda.codegen.program import parse
 from baracuda.codegen.program.evaluate import Space
 from baracuda.codegen.program.ops import OPS
 from baracuda.codegen.program.tree import Call, Cast, Const, Expr, Name, Query, Read, Reduce, walk
 from baracuda.codegen.spec.scope import scope_of
+from baracuda.codegen.spec.spec import ProgramSpec
 
 from ..case import Case
 
@@ -35,12 +34,12 @@ class Program:
     """The program of a case's op. Called with its tensors in the caller's shapes, it returns its outputs likewise."""
 
     def __init__(self, case: Case) -> None:
-        assert isinstance(case.spec, RowSpec | MapSpec)
+        assert isinstance(case.spec, ProgramSpec)
         problem: Any = Problem.of(case.subject, case.declared, case.element)
         self.problem = problem  # its arrays are torch's
         self.space: Space = problem.space
         spec = case.spec.of_kind(case.values.get("kind"))
-        assert isinstance(spec, RowSpec | MapSpec)
+        assert isinstance(spec, ProgramSpec)
         self.lines = parse(spec.program, scope_of(spec))
         self.kinds = self.problem.stored_types()
         self.wide = _KINDS.get(case.element.row.acc.value, torch.int64)
@@ -51,7 +50,7 @@ class Program:
     @classmethod
     def of(cls, case: Case) -> Program | None:
         """None for an op that no program of torch's functions describes."""
-        if not isinstance(case.spec, RowSpec | MapSpec) or case.element.value not in {**_KINDS, **_WHOLE}:
+        if not isinstance(case.spec, ProgramSpec) or case.element.value not in {**_KINDS, **_WHOLE}:
             return None
         program = cls(case)
         calls = [e for line in program.lines for e in walk(line.expr)]

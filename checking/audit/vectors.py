@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from baracuda.codegen.families.row.op import RowOp
-from baracuda.codegen.lower.op import Op, Tensor
+from baracuda.codegen.lower.op import Tensor
 from baracuda.codegen.program.tree import Read
-from baracuda.runtime import ElementKind, KernelSku
+from baracuda.runtime import ElementKind, KernelSku, Tile
 from baracuda.runtime.families.row.geometry import MAX_AXES
 from baracuda.runtime.plans.sku import VECTOR_BYTES
 
@@ -38,9 +38,9 @@ class _Claim:
     single: int = 0
 
 
-def vectors(op: Op, sku: KernelSku, layout: str, facts: Facts) -> Iterator[str]:
+def vectors(op: Any, sku: KernelSku, layout: str, facts: Facts) -> Iterator[str]:
     """Accesses narrower than the schedule requires."""
-    if layout != "packed" or not isinstance(op, RowOp):
+    if layout != "packed" or not isinstance(sku.schedule, Tile):
         return
     offsets = pointers(op)
     sides = (
@@ -66,7 +66,7 @@ def vectors(op: Op, sku: KernelSku, layout: str, facts: Facts) -> Iterator[str]:
             yield f"{total} moves of {VECTOR_BYTES} bytes are {verb} in the machine code, needed are {needed}"
 
 
-def pointers(op: RowOp) -> dict[str, int]:
+def pointers(op: Any) -> dict[str, int]:
     """The byte offset of each tensor's pointer in the kernel's parameter."""
     offsets: dict[str, int] = {}
     at = _HEAD_WORDS
@@ -76,7 +76,7 @@ def pointers(op: RowOp) -> dict[str, int]:
     return offsets
 
 
-def _reads(op: RowOp, sku: KernelSku) -> list[_Claim]:
+def _reads(op: Any, sku: KernelSku) -> list[_Claim]:
     """Reads of each tensor by passes along the row, except columns that are also read one by one at the end."""
     by_strip = sku.tile.wide and bool(op.column_sums)  # the last pass takes one pack at a time
     claims = []
@@ -89,13 +89,13 @@ def _reads(op: RowOp, sku: KernelSku) -> list[_Claim]:
     return claims
 
 
-def _picked(op: RowOp, tensor: Tensor) -> int:
+def _picked(op: Any, tensor: Tensor) -> int:
     """How many elements of a row are read at computed places."""
     exprs = (value.expr for along in op.passes for value in along.row_values)
     return sum(isinstance(expr, Read) and expr.tensor == tensor.name for expr in exprs)
 
 
-def _writes(op: RowOp, sku: KernelSku) -> list[_Claim]:
+def _writes(op: Any, sku: KernelSku) -> list[_Claim]:
     packs = 1 if sku.tile.wide and op.column_sums else sku.tile.chunks
     return [_claim(store.tensor, sku, packs) for store in op.last.stores]
 

@@ -9,11 +9,10 @@ from itertools import product
 
 from baracuda.codegen.emit.declared import argument_of
 from baracuda.codegen.emit.plan_classes import rows_of
-from baracuda.codegen.families.row.op import RowOp
 from baracuda.codegen.lower.op import Op
 from baracuda.codegen.project import PACKAGE, Project
+from baracuda.codegen.spec.family import families
 from baracuda.runtime import KernelSource, Registered, Unsupported
-from baracuda.runtime.families.row.source import row_source
 
 from .planned import planned_variants
 from .variant import Variant
@@ -21,14 +20,14 @@ from .variant import Variant
 ARCHS = ("sm_80", "sm_89", "sm_90")
 
 
-def sources_of(row: Registered, op: RowOp) -> dict[str, KernelSource]:
+def sources_of(row: Registered, op: Op) -> dict[str, KernelSource]:
     """What `row` compiles from in each layout, with all optional tensors and every tensor's usual type; dense and
     strided rows as if they were no whole packs, which is what makes most of them that.
 
     Equal to what a plan asks for, so that both find each other's entries in the cache.
     """
-    arguments = [argument_of(t) for t in op.tensors]
-    return {x: row_source(row, arguments, x) for x in op.layout_names}
+    source, arguments = families()[op.family].source, [argument_of(t) for t in op.tensors]
+    return {x: source(row, arguments, x) for x in op.layout_names} if source else {}
 
 
 def variants_of(
@@ -56,7 +55,7 @@ def assert_known(layouts: Sequence[str], names: Iterable[str]) -> None:
 def _variants(
     project: Project, op: Op, archs: Sequence[str], layouts: Sequence[str], package: str
 ) -> Iterator[Variant]:
-    if not isinstance(op, RowOp):
+    if families()[op.family].source is None:
         loaded = project.loaded[op.name]
         yield from planned_variants(op, loaded, project.files, package, archs=archs, layouts=layouts)
         return

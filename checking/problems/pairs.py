@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from baracuda.codegen.conditions.parse import evaluate_condition
-from baracuda.codegen.families.body.spec import BodyTensor
 from baracuda.codegen.spec.parts import FieldSpec, RangeSpec
 from baracuda.codegen.spec.spec import OpSpec
 from baracuda.runtime import KernelSku
@@ -93,7 +92,7 @@ def _mixes(
 def _is_small(subject: Subject, case: Values) -> bool:
     """Whether all tensors that have shapes of their own, or else the index space, have few elements."""
     values, spec = subject.values(case), subject.spec
-    shapes = [evaluate_condition(t.shape, values) for t in spec.arguments.values() if hasattr(t, "shape")]
+    shapes = [evaluate_condition(t.own_shape, values) for t in spec.arguments.values() if t.own_shape is not None]
     if shapes:
         return sum(map(prod, shapes)) <= _MOST
     return prod(prod(values[name]) for name, field in spec.descriptor.items() if field.type == "shape") <= _MOST
@@ -175,8 +174,8 @@ def _last_extents(spec: OpSpec) -> list[str]:
     """The fields along which tensors are contiguous, where vectors load."""
     names = {}
     for tensor in spec.tensors.values():
-        if isinstance(tensor, BodyTensor):
-            shape = ast.parse(tensor.shape, mode="eval").body
+        if tensor.own_shape is not None:
+            shape = ast.parse(tensor.own_shape, mode="eval").body
             if isinstance(shape, ast.Tuple) and shape.elts and isinstance(shape.elts[-1], ast.Name):
                 names[shape.elts[-1].id] = tensor
     shapes = [name for name, field in spec.descriptor.items() if field.type == "shape"]

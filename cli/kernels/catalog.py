@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.syntax import Syntax
 
 from baracuda.checking.listing.variant import Variant
-from baracuda.codegen.families.row.op import RowOp
 from baracuda.codegen.lower.op import Op, Tensor
 from baracuda.codegen.project import PACKAGE, installed, kernels_of
 from baracuda.codegen.spec.place import with_field
@@ -122,7 +122,7 @@ def show(
         return show_json([_facts(k, op, variants, source) for k in chosen])
     click.echo(f"{op.doc}\n{op.plan}: {_source_path(chosen[0])}\n")
     for wide in sorted({_is_wide(k.sku) for k in chosen}):
-        if isinstance(op, RowOp):
+        if any(isinstance(k.sku.schedule, Tile) for k in chosen):
             click.echo("rows longer than the tile:" if wide else "rows that a tile holds:")
         show_table([_traffic(t, op, wide) for t in op.tensors])
         click.echo()
@@ -156,16 +156,16 @@ def _source_path(kernel: Registered) -> Path:
     return installed(kernel.source.package) / kernel.source.name
 
 
-def _traffic(tensor: Tensor, op: Op, wide: bool) -> Row:
+def _traffic(tensor: Tensor, op: Any, wide: bool) -> Row:
     """A tensor's element type and, in the row family, how often it is read and written.
 
     Tensors that every row reads again (a gain) mostly come from a cache.
     """
     named = {"tensor": tensor.name, "role": tensor.role}
     holds, optional = " or ".join(tensor.dtypes), tensor.optional or None
-    if not isinstance(op, RowOp):
+    per = {"element": "", "row": "", "col": " a row" if wide else " a block"}.get(tensor.over)
+    if per is None:
         return {**named, "holds": holds, "optional": optional}
-    per = {"element": "", "row": "", "col": " a row" if wide else " a block"}[tensor.over]
     reads = 0 if tensor.role == "out" else _walks(tensor, op) if wide else 1
     return {
         **named,
@@ -177,7 +177,7 @@ def _traffic(tensor: Tensor, op: Op, wide: bool) -> Row:
     }
 
 
-def _walks(tensor: Tensor, op: RowOp) -> int:
+def _walks(tensor: Tensor, op: Any) -> int:
     """How many passes over a long row read `tensor`; column sums take a last pass, strip by strip."""
     passes = op.passes[:-1] if op.column_sums else op.passes
     return max(1, sum(tensor in p.reads for p in passes if p.walks) + bool(op.column_sums))

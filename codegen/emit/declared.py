@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from itertools import groupby
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import baracuda.runtime as rt
 
-from ..families.body.op import BodyOp
-from ..families.list.lower import ListOp
-from ..families.map.op import MapOp
-from ..families.row.op import RowOp
 from ..lower.op import DescriptorField, Op, Tensor
+from ..spec.family import Family, families
 from ..text import Code, Name, python
 
 Values = dict[str, Any]  # by what is a Name
@@ -35,7 +31,7 @@ class Declared(NamedTuple):
 
 def declared_of(op: Op) -> Declared:
     """What the module of `op` declares, without the defaults of its family."""
-    family = FAMILIES[type(op)]
+    family = families()[op.family]
     descriptor, plan, table = family.declares(op)
     descriptor = {"_elements": op.elements, "_kinds": op.kinds_offered, **descriptor}
     descriptor["_requires"] = tuple(map(_requirement, op.checks))
@@ -87,105 +83,3 @@ def _requirement(check: Any) -> rt.Requirement:
 def _beyond(base: type[Any], values: Mapping[str, Any]) -> Values:
     """The values that differ from the base class; where it has none, those that are not empty."""
     return {Name(name): value for name, value in values.items() if value != getattr(base, name, ())}
-
-
-def _grouped(pairs: Iterable[tuple[Name, Any]]) -> tuple[tuple[tuple[Name, ...], Any], ...]:
-    """Merges neighbours that have the same value."""
-    return tuple((tuple(name for name, _ in of), value) for value, of in groupby(pairs, key=lambda pair: pair[1]))
-
-
-def _row(op: RowOp) -> tuple[dict[str, Any], ...]:
-    tiles = [(element, tuple(map(str, tiles))) for element, tiles in op.tiles]
-    plan = {
-        "SCALARS": tuple(s.name for s in op.scalars),
-        "COLUMN_SUMS": op.column_flags,
-        "ROW_REDUCTIONS": len(op.reductions),
-    }
-    return {"_shape": op.shape, "_cols": op.col_axes}, plan, {"arch": str(op.arch), "tiles": _grouped(tiles)}
-
-
-def _map(op: MapOp) -> tuple[dict[str, Any], ...]:
-    plan = {"AXES": dict(op.axes), **{k.upper(): v for k, v in _walk(op).items()}}
-    if op.passes:
-        axes = {name: groups for of in op.passes for name, groups in of.axes}
-        plan = {"AXES": {**dict(op.axes), **axes}, **_passes(op)}
-    schedules = _grouped((entry.element, str(entry.schedule)) for entry in op.entries)
-    descriptor = {"_dims": dict(op.dims), "_axes": dict(op.shares), "_space": op.space}
-    return descriptor, plan, {"arch": str(op.arch), "schedules": schedules}
-
-
-def _passes(op: MapOp) -> dict[str, Any]:
-    """What is declared of several walks, and of what they leave for each other."""
-    own = {t.name for t in op.tensors}
-    held = {t.name: t.dtypes[0] for of in op.passes for t in of.tensors if t.name not in own}
-    return {"HELD": held, "PASSES": tuple(_pass(of, op) for of in op.passes)}
-
-
-def _walk(op: MapOp) -> dict[str, Any]:
-    """What is declared of one walk over cells."""
-    return {
-        "summed": op.summed,
-        "placed": dict(op.placed),
-        "indices": op.indices,
-        "cell_indices": op.cells.queried,
-        "sizes": op.sizes,
-        "scalars": tuple(s.name for s in op.scalars),
-        "sums": op.sum_flags,
-        "sum_bytes": op.sum_bytes,
-        "sum_outputs": op.sum_outputs,
-        "copies": dict(op.copies),
-    }
-
-
-def _pass(op: MapOp, of: MapOp) -> rt.MapPass:
-    """A pass of the op `of`."""
-    writes = tuple(t.name for t in op.tensors if t.role != "in")
-    said = {name: value for name, value in _walk(op).items() if value != {}}
-    if not op.sums or op.sum_outputs == writes:
-        del said["sum_outputs"]
-    reads = tuple(t.name for t in op.tensors if t.role != "out")
-    return rt.MapPass(reads, writes, op.served, None if op.space == of.space else op.space, **said)
-
-
-def _list(op: ListOp) -> tuple[dict[str, Any], ...]:
-    walk = ("scalars", "sizes", "sums", "sum_bytes")
-    plan = {name.upper(): value for name, value in _walk(op).items() if name in walk}
-    if op.passes:
-        plan = _passes(op)
-    schedules = _grouped((entry.element, str(entry.schedule)) for entry in op.entries)
-    return {"_dims": dict(op.dims), "_space": op.space}, plan, {"arch": str(op.arch), "schedules": schedules}
-
-
-def _body(op: BodyOp) -> tuple[dict[str, Any], ...]:
-    rows = tuple(
-        rt.BodySchedule(str(r.arch), r.elements, str(r.schedule), r.fits, r.layout, r.first, r.math) for r in op.rows
-    )
-    plan = {
-        "LAYOUT_AXES": {name: dict(axes) for name, axes in op.layouts},
-        "BODIES": op.bodies,
-        "SHAPES": dict(op.shapes),
-        "SETTINGS": {s.name: s.formula for s in op.settings},
-        "TERMS": dict(op.terms),
-        "KERNELS": op.kernels,
-        "WORKSPACE": tuple(rt.Scratch(w.name, w.dtype, w.size) for w in op.workspace),
-        "MAPS": {m.arch: m.boxes for m in op.maps},
-        "SCHEDULES": rows,
-    }
-    return {}, plan, {"schedules": Code(f"{op.plan}.SCHEDULES")}
-
-
-class Family(NamedTuple):
-    """A family's base classes, the function that makes its kernel table, and what its modules declare."""
-
-    plan: type[Any]
-    descriptor: type[rt.Descriptor]
-    table: Callable[..., Iterable[rt.Registered]]
-    declares: Callable[[Any], tuple[dict[str, Any], ...]]
-
-
-FAMILIES: dict[type[Op], Family] = {
-    RowOp: Family(rt.RowPlan, rt.RowDescriptor, rt.row_kernels, _row),
-    MapOp: Family(rt.MapPlan, rt.MapDescriptor, rt.map_kernels, _map),
-    ListOp: Family(rt.ListPlan, rt.MapDescriptor, rt.map_kernels, _list),
-    BodyOp: Family(rt.BodyPlan, rt.Descriptor, rt.body_kernels, _body),
-}

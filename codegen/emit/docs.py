@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..families.map.op import MapOp
-from ..families.row.op import RowOp
 from ..lower.op import DescriptorField, Op, Tensor
-from ..text import Name, Text, wrapped
+from ..spec.family import families
+from ..text import Text, wrapped
 
 WIDTH = 112
 STREAM = Text("stream: a raw handle or a stream object; by default the current one of the arrays' library")
@@ -42,21 +41,7 @@ def type_lines(op: Op) -> tuple[Text, ...]:
     """What names in shapes and types mean."""
     wide = any("acc" in t.dtypes for t in op.tensors)
     types = f"T is the descriptor's element{', acc f64 where that is f64, else f32' if wide else ''}"
-    return wrapped(f"Here {'; '.join(filter(None, (_shapes(op), types)))}.", WIDTH)
-
-
-def _shapes(op: Op) -> str:
-    if isinstance(op, RowOp):
-        rows, cols = op.rows, op.cols
-        each = f"[{rows}] that with 1 for each axis of {cols}, [{cols}] those axes or their product"
-        return f"[{rows}, {cols}] is {op.shape}, {each}"
-    return ", ".join(f"{dim} is {_extent(op, dim, field)}" for dim, field in op.dims) if isinstance(op, MapOp) else ""
-
-
-def _extent(op: MapOp, dim: Name, field: str) -> str:
-    """A field, or some of its axes: an array over all of them has the shape itself."""
-    axes = dict(op.shares).get(dim)
-    return field if axes is None else f"the {'other axes' if axes == 'rest' else f'axes {axes}'} of {field}"
+    return wrapped(f"Here {'; '.join(filter(None, (families()[op.family].shapes_in_words(op), types)))}.", WIDTH)
 
 
 def run_lines(op: Op) -> Iterator[Text]:

@@ -13,6 +13,7 @@ from baracuda.runtime import SpecError
 
 from ..conditions.parse import ConditionError, parsed
 from ..lower.op import Op
+from ..spec.family import families
 
 _IMPORTS = frozenset(
     (
@@ -31,25 +32,21 @@ _OF_STUBS = frozenset(
 )
 _DECLARATIONS = frozenset(
     (
-        *("Argument", "BodyKernel", "BodySchedule", "Box", "Extent", "Gradient", "MapPass", "Requirement"),
-        *("Scratch", "SourceFile", "Tuned", "body_kernels", "map_kernels", "row_kernels", "same_as", "table"),
+        *("Argument", "Extent", "Gradient", "Requirement", "SourceFile", "Tuned", "same_as", "table"),
         *("bind", "can_implement", "run_unchecked"),
+        *(family.table.__name__ for family in families().values()),
+        *(name for family in families().values() for name in family.declarations),
     )
 )
 _DECORATOR = "dataclass(frozen=True, kw_only=True)"
 _FIELDS = frozenset(("tuple[int, ...]", "int", "float", "bool", "str", "rt.ElementKind | str"))
-_BASES = frozenset(("rt.Descriptor", "rt.RowDescriptor", "rt.MapDescriptor"))
-_PLANS = ("rt.RowPlan", "rt.MapPlan", "rt.ListPlan", "rt.BodyPlan")
+_BASES = frozenset(f"rt.{family.descriptor.__name__}" for family in families().values())
+_PLANS = tuple(f"rt.{family.plan.__name__}" for family in families().values())
 _ERRORS = frozenset(("rt.InvalidProblem", "rt.Unsupported"))
 # Where formulas stand: in all of some assignments, in some arguments of calls.
-_TABLES = frozenset(("_cols", "_dims", "_axes", "SHAPES", "SETTINGS", "TERMS"))
-_FORMULAS = {
-    "Requirement": frozenset((0,)),
-    "Scratch": frozenset((2,)),
-    "Box": frozenset((1,)),
-    "BodyKernel": frozenset((1, "shared", "threads", "when")),
-    "BodySchedule": frozenset(("fits",)),
-}
+_TABLES = frozenset(name for family in families().values() for name in family.formulas)
+_FORMULAS: dict[str, frozenset[int | str]] = {"Requirement": frozenset((0,))}
+_FORMULAS |= {name: places for of in families().values() for name, places in of.declarations.items() if places}
 
 
 def check_plan(text: str, op: Op) -> None:

@@ -6,7 +6,7 @@ and `join` give code only if all parts are code. So text of a spec never reaches
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,16 +16,13 @@ from jinja2 import nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from markupsafe import Markup
 
-from baracuda.runtime.compile.line_map import Place
-
-from ..families.body.op import BodyOp
 from ..lower.op import Op
+from ..spec.family import families
 from ..spec.tuned import generated_text
 from ..text import Code, Text, laid_out, printed, python
 from . import device, docs
 from .declared import annotation, array_names, declared_of, default
 from .line_map import render_mapped, with_headers
-from .templates import FAMILIES
 
 _NOTHING = Code("")
 # Of Jinja's filters those that keep types, or lose them: none that declares text to be safe.
@@ -103,18 +100,14 @@ def environments(folders: tuple[Path, ...]) -> Mapping[str, jinja2.Environment]:
     return {language: environment(folders, language) for language in ("cu", "py", "pyi")}
 
 
-def _own_headers(op: Op) -> Mapping[str, Sequence[tuple[Place, str]]]:
-    return {header.path: header.lines for header in op.headers if header.lines} if isinstance(op, BodyOp) else {}
-
-
 def render(envs: Mapping[str, jinja2.Environment], op: Op) -> dict[str, str]:
     """The text of each file of `op`, by its path below the output folder."""
     texts = {}
-    for template in FAMILIES[op.family]:
+    for template in families()[op.family].templates:
         suffix = Path(template.removesuffix(".jinja")).suffix
         env = envs[suffix[1:]]
         if suffix == ".cu":
-            text = with_headers(render_mapped(env, template, op=op), _own_headers(op))
+            text = with_headers(render_mapped(env, template, op=op), op.own_headers)
         else:
             text = env.get_template(template).render(op=op, declared=declared_of(op))
         texts[f"{op.category}/{op.name}{suffix}"] = text

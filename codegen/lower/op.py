@@ -5,10 +5,12 @@ A spec is checked text; an op is decisions. It holds no CUDA, Python or English 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from baracuda.runtime import Extent, Gradient, Measurement
+from baracuda.runtime import Extent, Gradient, KernelSku, Measurement
+from baracuda.runtime.compile.line_map import Place
 
 from ..program import Expr
 from ..spec.names import in_kernel
@@ -184,6 +186,15 @@ class Op:
     def layout_names(self) -> tuple[str, ...]:
         """The layouts in memory that its kernels are compiled for."""
         raise AssertionError("families define this")
+
+    @property
+    def own_headers(self) -> Mapping[str, Sequence[tuple[Place, str]]]:
+        """The headers that a project has of its own, by path: their lines, with the place of each."""
+        return {}
+
+    def serves(self, sku: KernelSku) -> str:
+        """The formula of what a kernel may serve, or ""."""
+        return ""
 
     def allowance(self, arch: str) -> Allowance:
         """What a kernel of the SKUs of `arch` may use."""

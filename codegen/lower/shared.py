@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 from baracuda.runtime import Gradient
 
 from ..conditions.parse import read_condition
+from ..spec.family import family_of
 from ..spec.parts import ArchSpec, FieldSpec, TensorSpec
 from ..spec.spec import OpSpec
 from ..spec.types import Arch, arch_number
@@ -33,7 +35,7 @@ def shared_fields(
         "formula": tuple(map(Text, spec.formula.strip().splitlines())),
         "source": Text(spec.source),
         "spec_path": Text(spec_path),
-        "template_path": Text(f"templates/{spec.family}.cu.jinja"),
+        "template_path": Text(f"templates/{family_of(spec).templates[0]}"),
         "allowances": tuple((arch, _allowance(arch, s)) for arch, s in spec.arch.items()),
         "contraction": spec.precision.contraction,
         "flush_subnormals": spec.precision.subnormals == "flush",
@@ -93,3 +95,8 @@ def _field(name: str, spec: FieldSpec) -> DescriptorField:
     if default is not None and spec.type == "float":
         default = float(default)
     return DescriptorField(Name(name), Name(spec.type), Text(spec.doc), default, spec.same_as or "")
+
+
+def grouped(pairs: Iterable[tuple[Name, Any]]) -> tuple[tuple[tuple[Name, ...], Any], ...]:
+    """Merges neighbours that have the same value."""
+    return tuple((tuple(name for name, _ in of), value) for value, of in groupby(pairs, key=lambda pair: pair[1]))

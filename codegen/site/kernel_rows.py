@@ -7,9 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from baracuda.runtime import ElementKind, KernelSku, Registered, Tile
-from baracuda.runtime.plans.formula import written_out
 
-from ..families.body.op import BodyOp
 from ..lower.op import Op
 from ..spec.types import arch_number
 from ..text import Name
@@ -83,13 +81,8 @@ def _serves(op: Op, sku: KernelSku) -> str | Ready:
     if isinstance(sku.schedule, Tile):
         longest = sku.schedule.columns(sku.element.row.bytes)
         return "rows of any length" if sku.schedule.wide else f"rows up to {longest}"
-    if not isinstance(op, BodyOp):
-        return ""
-    for row in op.rows:
-        same = row.arch == sku.arch and row.schedule == sku.schedule and row.layout == (sku.layout or "")
-        if same and str(sku.element) in row.elements and row.fits:
-            return code(written_out(row.fits, dict(op.terms)))
-    return ""
+    served = op.serves(sku)
+    return code(served) if served else ""
 
 
 def _resource_rows(kernel: Registered, resources: Resources) -> list[Row]:

@@ -9,7 +9,6 @@ from baracuda.runtime.plans.formula import in_words
 from baracuda.runtime.plans.sku import RUNGS
 
 from ..emit.declared import annotation
-from ..families.body.spec import BodyTensor
 from ..lower.op import Op
 from ..spec.load import Loaded
 from ..spec.parts import ArchSpec, TensorSpec
@@ -38,9 +37,7 @@ def argument_rows(op: Op, spec: OpSpec) -> list[Row]:
 
 
 def _shape(tensor: TensorSpec) -> Ready:
-    if isinstance(tensor, BodyTensor):
-        return Ready(" or ".join(code(shape) for shape in (tensor.shape, *tensor.shapes)))
-    return code(f"[{', '.join(getattr(tensor, 'dims', ()))}]")
+    return Ready(" or ".join(map(code, tensor.shapes_written)))
 
 
 def field_rows(op: Op, spec: OpSpec) -> list[Row]:

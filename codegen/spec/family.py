@@ -5,15 +5,15 @@ Everything else asks `family_of` and the properties of specs, and knows no famil
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-if TYPE_CHECKING:
-    from baracuda.runtime import Extent
+from baracuda.runtime import Argument, Descriptor, Extent, KernelSource, Plan, Registered
 
+if TYPE_CHECKING:
     from ..lower.op import Op
     from ..program import Expr, Line
     from .checks.finding import Rule
@@ -32,10 +32,20 @@ class Family:
     """How specs of a family are read, checked and lowered. What has a default is not asked of every family."""
 
     name: FamilyName
+    doc: str  # how it has the mathematics given, for authors
     model: type[OpSpec]  # what its files may say
     rules: tuple[Rule, ...]  # in order; the first that finds something is the last one asked
     lower: Callable[[Any, str], Op]  # makes the decisions for a checked spec, of the file that is named
     templates: tuple[str, ...]  # which become `<op>.cu` and `<op>.py`
+    plan: type[Plan[Any]]  # what its plan classes derive from
+    table: Callable[..., Iterable[Registered]]  # of the runtime, which makes the kernel table of a module
+    declares: Callable[[Any], tuple[dict[str, Any], ...]]  # of an op: members of both classes, arguments of `table`
+    descriptor: type[Descriptor] = Descriptor  # what its descriptors derive from
+    # Names of the runtime that its modules call, and which of their arguments are formulas, by place or by name.
+    declarations: Mapping[str, frozenset[int | str]] = field(default_factory=dict)
+    # Of a row of the kernel table, arguments and a layout: what is compiled, where that rests on no problem.
+    source: Callable[[Registered, Sequence[Argument], str], KernelSource] | None = None
+    formulas: frozenset[str] = frozenset()  # members of its classes that are tables of formulas
     # Of a file that names no family: the JSON Schema of one that reads like this family's; None if it must be named.
     claim: Data | None = None
     takes_the_rest: bool = False  # whether it also has the files that read like no family's
@@ -112,6 +122,10 @@ class Family:
     def factors(self, spec: Any, name: str, known: set[str]) -> Iterator[Extent]:
         """Fields that it shows where the caller gives others; `known` are those that inputs show."""
         yield from ()
+
+    def shapes_in_words(self, op: Any) -> str:
+        """What the names in shapes mean, for the documentation of a plan, or ""."""
+        return ""
 
 
 @cache

@@ -8,14 +8,15 @@ unqualified identifier in templates does.
 from __future__ import annotations
 
 import keyword
+from functools import cache
 
-from baracuda.runtime import MapDescriptor, RowDescriptor
 from baracuda.runtime.plans.formula import FUNCTIONS
 
 from ..program.ops import CASTS, QUERIES, REDUCTIONS
 from ..program.parse import FUNCTIONS as CALLED
 from ..program.parse import INFINITY
 from ..text import Name
+from .family import families
 
 # Keywords, and what compilers and the C library define as macros.
 _CPP = (
@@ -29,9 +30,8 @@ _CPP = (
 )
 # What schedules of hand-written kernels offer beside their own numbers.
 SCHEDULE_NAMES = ("threads", "itemsize", "accsize", "multiprocessors")
-# Arguments of plans and functions beside the spec's own, and what descriptors have beside their fields.
-_MEMBERS = frozenset(n for kind in (RowDescriptor, MapDescriptor) for n in dir(kind) if not n.startswith("_"))
-INTERFACE = frozenset({"self", "stream", "workspace", "element", "rt"}) | _MEMBERS  # `rt` is the runtime in plans
+# Arguments of plans and functions beside the spec's own.
+_INTERFACE = frozenset({"self", "stream", "workspace", "element", "rt"})  # `rt` is the runtime in plans
 OF_OPS = frozenset(("functions", "rt"))  # what stands beside ops in `baracuda.ops`, and in its stub
 LANGUAGE = frozenset((*CALLED, *REDUCTIONS, *QUERIES, *CASTS, INFINITY))
 KEYWORDS = frozenset(_CPP.split()) | frozenset(keyword.kwlist)
@@ -39,6 +39,13 @@ KEYWORDS = frozenset(_CPP.split()) | frozenset(keyword.kwlist)
 # What follows a spec's name in a kernel, and what it is then.
 _PARTS = "axes index pack parts read reduced size slice sum tensor type"
 PARTS = frozenset(_PARTS.split())
+
+
+@cache
+def interface() -> frozenset[str]:
+    """Arguments of plans and functions beside the spec's own, and what descriptors have beside their fields."""
+    members = (name for family in families().values() for name in dir(family.descriptor) if not name.startswith("_"))
+    return _INTERFACE.union(members)
 
 
 def in_kernel(name: str) -> Name:
@@ -53,7 +60,7 @@ def is_keyword(name: str) -> bool:
 
 def is_reserved(name: str) -> bool:
     """Whether `name` is forbidden for fields, dims and tensors."""
-    return is_keyword(name) or name in INTERFACE or name in FUNCTIONS
+    return is_keyword(name) or name in interface() or name in FUNCTIONS
 
 
 def is_reserved_in_programs(name: str) -> bool:

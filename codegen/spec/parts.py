@@ -106,6 +106,16 @@ class TensorSpec(Strict):
     """Outputs: element type -> factors of its error bound, where they are not those in `precision`; for example `{bf16:
     {c1: 1, c2: 2}}`."""
 
+    @property
+    def shapes_written(self) -> tuple[str, ...]:
+        """The shapes that it may have, as a spec writes them: as formulas, or along which dims it lies."""
+        return ()
+
+    @property
+    def own_shape(self) -> str | None:
+        """The formula of its shape, where it has one that does not follow from dims."""
+        return None
+
     @field_validator("dtype", mode="before", json_schema_input_type=Stored | StoredTypes)
     @classmethod
     def _one_is_a_list_of_one(cls, value: Any) -> Any:
@@ -122,6 +132,10 @@ class ReadTensor(TensorSpec):
 
     if TYPE_CHECKING:  # families declare it, each with its own words for the author
         dims: tuple[str, ...]
+
+    @property
+    def shapes_written(self) -> tuple[str, ...]:
+        return (f"[{', '.join(self.dims)}]",)
 
     @property
     def over(self) -> frozenset[str]:

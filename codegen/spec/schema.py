@@ -15,6 +15,7 @@ from .family import Family, FamilyName, families
 from .language import KEY, VERSION
 from .types import Strict
 
+_GIVEN = {"description": "How the mathematics is given."}
 _TEXT: dict[str, Any] = {"type": "string"}
 _KIND = {"enum": ["shape", "int", "float", "bool"]}
 _SHORT: dict[str, tuple[dict[str, Any], ...]] = {
@@ -37,15 +38,18 @@ def schema_text() -> str:
     known = families()
     models: Any = Union[tuple(family.model for family in known.values())]  # noqa: UP007
     definitions = TypeAdapter(models).json_schema(schema_generator=_Untitled)["$defs"]
+    described = " ".join(f"`{family.name}`: {family.doc}." for family in known.values())
+    for family in known.values():
+        of = definitions[family.model.__name__]["properties"]["family"]
+        of["description"] = f"{of['description']} {described}"
     _tidy(definitions)
     _shorten(definitions)
-    family = TypeAdapter(FamilyName).json_schema() | {"description": "How the mathematics is given."}
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$comment": f"{MARK}. Do not edit.",
         KEY: VERSION,
         "type": "object",
-        "properties": {"family": family},
+        "properties": {"family": TypeAdapter(FamilyName).json_schema() | _GIVEN},
         "allOf": [_if_family(family, [*known.values()]) for family in known.values()],
         "$defs": definitions,
     }

@@ -45,9 +45,7 @@ class OpSpec(Strict):
     """The public class, which ends in `Plan`; its descriptor ends in `Descriptor` instead. Unique in the folder; for
     example `RowScalePlan`."""
     family: FamilyName
-    """How the mathematics is given. `row`: a program that reduces along rows and last of all down columns. `map`: a
-    program on each cell of an index space, with reductions over any dims. `list`: a program on each element of the
-    arrays of some lists. `body`: kernels written by hand in a header."""
+    """How the mathematics is given."""
     doc: Doc
     """First line of the plan's documentation; for example `Root-mean-square normalisation over a suffix of the
     axes.`"""

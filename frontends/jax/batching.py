@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,10 +14,6 @@ import baracuda.runtime as rt
 from .call import Call
 
 BATCH = "batch_size"  # the field whose parts do not know of each other, the first axis of what has it
-SHIFTED: Mapping[str, Callable[[int], int]] = {  # fields that name axes, by their last words: with an axis put in front
-    "axes_mask": lambda mask: mask << 1,
-    "axis": lambda axis: axis + (axis >= 0),
-}
 
 
 def batched(primitive: Any, arrays: Sequence[Any], axes: Sequence[int | None], *, call: Call) -> Any:
@@ -68,13 +64,8 @@ def _larger(call: Call, mapped: frozenset[str], size: int) -> Any:
     """The descriptor of `size` calls as one; None if unknown."""
     descriptor: Any = call.descriptor
     try:
-        if issubclass(call.plan, rt.RowPlan):
-            types, shape = descriptor._types, descriptor._shape
-            axes = [(name, shift) for name in types for last, shift in SHIFTED.items() if name.endswith(last)]
-            shifted = {name: shift(getattr(descriptor, name)) for name, shift in axes}
-            larger = replace(descriptor, **{shape: (size, *getattr(descriptor, shape))}, **shifted)
-            larger.check()
-            return larger if larger.col_axes == tuple(axis + 1 for axis in descriptor.col_axes) else None
+        if descriptor._any_rank:
+            return descriptor._stacked(size)
         if BATCH not in descriptor._types:
             return None
         fields = {e.field for e in call.plan.EXTENTS if e.axis == 0 and e.tensor in mapped} | {BATCH}

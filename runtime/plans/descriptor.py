@@ -49,6 +49,7 @@ class Descriptor:
     _kinds: ClassVar[tuple[str, ...]] = ()  # what the field `kind` may be; without kinds there is no such field
     _plan: ClassVar[str]
     _types: ClassVar[dict[str, Convert]]  # of the fields that are annotated with a type of `_CONVERT`
+    _any_rank: ClassVar[bool] = False  # whether problems make one with an axis more, as `_stacked` says
     _evaluate: ClassVar[staticmethod[[str, Mapping[str, Any]], Any]] = staticmethod(evaluate)
 
     def __init_subclass__(cls) -> None:
@@ -63,6 +64,10 @@ class Descriptor:
         for name, convert in self._types.items():
             object.__setattr__(self, name, convert(name, getattr(self, name)))
         object.__setattr__(self, "element", ElementKind.of(self.element, "element"))
+
+    def _stacked(self, size: int) -> Self | None:
+        """Of `size` such problems as one, along a new first axis; None if that is another axis of what they compute."""
+        raise NotImplementedError
 
     @classmethod
     def unchecked(cls, **values: Any) -> Self:

@@ -55,7 +55,7 @@ class _Accepted(Read):
                 lower_all(loaded.values())
             except BaracudaError:
                 continue
-            if self.bodies or all(loaded_spec.spec.family != "body" for loaded_spec in loaded.values()):
+            if self.bodies or not any(loaded_spec.spec.by_hand for loaded_spec in loaded.values()):
                 return case
         raise Fault(f"none of {_TRIES} specs was accepted")
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from baracuda.runtime import Extent
+from baracuda.runtime import BodyPlan, Extent, body_kernels
 
 from ...spec.checks import everywhere
 from ...spec.checks.shared import FIRST, LAST
 from ...spec.family import Data, Family
 from ...spec.promises import BATCH, MACHINES
 from . import rules
+from .declared import declares
 from .extents import shown
 from .lower import lower_body
 from .spec import BodySpec
@@ -49,9 +50,20 @@ class BodyFamily(Family):
 
 FAMILY = BodyFamily(
     name="body",
+    doc="kernels written by hand in a header",
     model=BodySpec,
     rules=(*FIRST, everywhere.conditions, everywhere.tensors, *rules.RULES, *LAST, everywhere.cases),
     lower=lower_body,
     templates=("body.cu.jinja", "plan.py.jinja"),
+    plan=BodyPlan,
+    table=body_kernels,
+    declares=declares,
+    declarations={
+        "BodyKernel": frozenset((1, "shared", "threads", "when")),
+        "BodySchedule": frozenset(("fits",)),
+        "Box": frozenset((1,)),
+        "Scratch": frozenset((2,)),
+    },
+    formulas=frozenset({"SHAPES", "SETTINGS", "TERMS"}),
     claim={"anyOf": [{"required": ["body"]}, {"required": ["kernels"]}]},
 )

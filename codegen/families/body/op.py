@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from baracuda.runtime import BodyKernel, Box, Schedule
+from baracuda.runtime import BodyKernel, Box, KernelSku, Schedule
 from baracuda.runtime.compile.line_map import Place
+from baracuda.runtime.plans.formula import written_out
 
 from ...lower.op import Op, Scalar
 from ...text import Name
@@ -78,3 +80,14 @@ class BodyOp(Op):
     @property
     def layout_names(self) -> tuple[Name, ...]:
         return tuple(name for name, _ in self.layouts)
+
+    @property
+    def own_headers(self) -> Mapping[str, Sequence[tuple[Place, str]]]:
+        return {header.path: header.lines for header in self.headers if header.lines}
+
+    def serves(self, sku: KernelSku) -> str:
+        for row in self.rows:
+            same = row.arch == sku.arch and row.schedule == sku.schedule and row.layout == (sku.layout or "")
+            if same and str(sku.element) in row.elements and row.fits:
+                return written_out(row.fits, dict(self.terms))
+        return ""

@@ -40,6 +40,14 @@ class BodyTensor(TensorSpec):
     moved: bool = False
     """Outputs: whether every value is one of an input of the same type, or 0, whatever else the kernels compute."""
 
+    @property
+    def own_shape(self) -> str:
+        return self.shape
+
+    @property
+    def shapes_written(self) -> tuple[str, ...]:
+        return (self.shape, *self.shapes)
+
 
 class WorkspaceSpec(Strict):
     """Scratch of `size` elements, an expression."""

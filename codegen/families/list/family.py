@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from baracuda.runtime import ListPlan, MapDescriptor, map_kernels
+
 from ...spec.checks import everywhere
 from ...spec.checks.shared import FIRST, LAST, PROGRAM, READ
 from ...spec.family import Data
@@ -9,6 +11,7 @@ from ..map import kind_rules as kinds
 from ..map import rules as map_rules
 from ..map.family import MapFamily
 from . import rules
+from .declared import declares
 from .lower import lower_list
 from .spec import ListSpec
 
@@ -22,6 +25,7 @@ class ListFamily(MapFamily):
 
 FAMILY = ListFamily(
     name="list",
+    doc="a program on each element of the arrays of some lists",
     model=ListSpec,
     rules=(
         *(*FIRST, map_rules.dims, rules.dims, everywhere.conditions, map_rules.tensors, rules.tensors, kinds.table),
@@ -30,4 +34,8 @@ FAMILY = ListFamily(
     ),
     lower=lower_list,
     templates=("map.cu.jinja", "plan.py.jinja"),
+    plan=ListPlan,
+    table=map_kernels,
+    declares=declares,
+    descriptor=MapDescriptor,
 )

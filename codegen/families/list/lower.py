@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 from baracuda.runtime import ListPlan, Schedule
 
-from ...text import Name, Text
+from ...text import Name
 from ..map.lower import lower_map
 from ..map.op import Entry, MapOp
 from .spec import ListSpec
@@ -36,5 +36,4 @@ def lower_list(spec: ListSpec, spec_path: str) -> ListOp:
     schedule = SUMS if op.passes or op.sums else USUAL
     kept = {f.name: getattr(op, f.name) for f in fields(op)}
     kept["entries"] = tuple(Entry(Name(tag), schedule) for tag in spec.dtypes)
-    kept["template_path"] = Text("templates/map.cu.jinja")
     return ListOp(**kept)

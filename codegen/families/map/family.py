@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from baracuda.runtime import Extent
+from baracuda.runtime import Extent, MapDescriptor, MapPlan, map_kernels
 
 from ...program import Line, Name
 from ...program.tree import Expr
@@ -19,8 +19,10 @@ from . import kind_rules as kinds
 from . import rules
 from .cases import usual_cases, usual_draw
 from .conditions import conditions
+from .declared import declares
 from .extents import factors, shown
 from .lower import lower_map
+from .op import MapOp
 from .passes import reduced_between
 from .program import split
 from .skeleton import SKELETON, SPILLS
@@ -92,9 +94,19 @@ class MapFamily(ProgramFamily):
     def factors(self, spec: MapSpec, name: str, known: set[str]) -> Iterator[Extent]:
         return factors(spec, name, known)
 
+    def shapes_in_words(self, op: MapOp) -> str:
+        return ", ".join(f"{dim} is {_extent(op, dim, field)}" for dim, field in op.dims)
+
+
+def _extent(op: MapOp, dim: Any, field: str) -> str:
+    """A field, or some of its axes: an array over all of them has the shape itself."""
+    axes = dict(op.shares).get(dim)
+    return field if axes is None else f"the {'other axes' if axes == 'rest' else f'axes {axes}'} of {field}"
+
 
 FAMILY = MapFamily(
     name="map",
+    doc="a program on each cell of an index space, with reductions over any dims",
     model=MapSpec,
     rules=(
         *(*FIRST, rules.dims, everywhere.conditions, rules.own_memory, rules.tensors, kinds.table),
@@ -103,6 +115,12 @@ FAMILY = MapFamily(
     ),
     lower=lower_map,
     templates=("map.cu.jinja", "plan.py.jinja"),
+    plan=MapPlan,
+    table=map_kernels,
+    declares=declares,
+    descriptor=MapDescriptor,
+    declarations={"MapPass": frozenset()},
+    formulas=frozenset({"_dims", "_axes"}),
     claim={"required": ["kinds"]},
     takes_the_rest=True,
     skeleton=SKELETON,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from baracuda.runtime import Extent
+from baracuda.runtime import Extent, RowDescriptor, RowPlan, row_kernels
+from baracuda.runtime.families.row.source import row_source
 
 from ...program import Line
 from ...spec.checks import everywhere
@@ -17,7 +18,9 @@ from ...spec.promises import BATCH
 from ..programs import ProgramFamily
 from . import rules
 from .cases import usual_cases
+from .declared import declares
 from .lower import lower_row
+from .op import RowOp
 from .program import row_lines
 from .skeleton import SKELETON, SPILLS
 from .spec import RowSpec
@@ -60,9 +63,15 @@ class RowFamily(ProgramFamily):
         if set(spec.inputs[name].dims) == set(spec.dims):
             yield Extent(next(iter(spec.dims.values())).of, name)
 
+    def shapes_in_words(self, op: RowOp) -> str:
+        rows, cols = op.rows, op.cols
+        each = f"[{rows}] that with 1 for each axis of {cols}, [{cols}] those axes or their product"
+        return f"[{rows}, {cols}] is {op.shape}, {each}"
+
 
 FAMILY = RowFamily(
     name="row",
+    doc="a program that reduces along rows and last of all down columns",
     model=RowSpec,
     rules=(
         *(*FIRST, rules.dims, everywhere.conditions, rules.tensors),
@@ -70,6 +79,12 @@ FAMILY = RowFamily(
     ),
     lower=lower_row,
     templates=("row.cu.jinja", "plan.py.jinja"),
+    plan=RowPlan,
+    table=row_kernels,
+    declares=declares,
+    source=row_source,
+    descriptor=RowDescriptor,
+    formulas=frozenset({"_cols"}),
     claim={"required": ["dims"], "properties": {"dims": _SOME_OF_ROWS}},
     all_dims_share=True,
     skeleton=SKELETON,

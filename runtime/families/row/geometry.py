@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import struct
 from array import array
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from ...arrays.arguments import Views
 from ...arrays.axes import split_axes
@@ -26,10 +26,18 @@ WARP = 32
 REDUCE_SLICES = 16  # that a block adds the parts of its columns in, as in row.cuh
 
 
+# Fields that name axes, by their last words: what they are with an axis put in front.
+_SHIFTED: Mapping[str, Callable[[int], int]] = {
+    "axes_mask": lambda mask: mask << 1,
+    "axis": lambda axis: axis + (axis >= 0),
+}
+
+
 class RowDescriptor(Descriptor):
     """A descriptor whose `_shape` field's axes are split into rows and columns."""
 
     __slots__ = ()
+    _any_rank: ClassVar[bool] = True
     _shape: ClassVar[str]
     _cols: ClassVar[str]  # the axes that a row runs along, of the fields
 
@@ -38,6 +46,13 @@ class RowDescriptor(Descriptor):
         """The axes that a row runs along."""
         axes: tuple[int, ...] = self._value_of(self._cols)
         return axes
+
+    def _stacked(self, size: int) -> Self | None:
+        axes = [(name, shift) for name in self._types for last, shift in _SHIFTED.items() if name.endswith(last)]
+        shifted = {name: shift(getattr(self, name)) for name, shift in axes}
+        larger = replace(self, **{self._shape: (size, *getattr(self, self._shape))}, **shifted)  # type: ignore[type-var]
+        larger.check()
+        return larger if larger.col_axes == tuple(axis + 1 for axis in self.col_axes) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
 def test_an_index_is_that_of_the_callers_array(op: str) -> None:
     loaded = load_folder(ROOT / "specs")
     values, name = CASES[op]
-    problem = Problem.FAMILIES[loaded[op].spec.family](Subject(loaded[op], loaded, "baracuda.generated"), values, "f32")
+    problem = Problem.of(Subject(loaded[op], loaded, "baracuda.generated"), values, "f32")
     shape = problem.shape_of(name)
     array = np.arange(np.prod(shape)).reshape(shape)
     flat = problem.flat(name, array)

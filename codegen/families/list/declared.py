@@ -1,0 +1,18 @@
+"""What the plan modules of the list family declare: members of descriptor and plan, and arguments of the table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...lower.shared import grouped
+from ..map.declared import passes, walk
+from .lower import ListOp
+
+
+def declares(op: ListOp) -> tuple[dict[str, Any], ...]:
+    of_walk = ("scalars", "sizes", "sums", "sum_bytes")
+    plan = {name.upper(): value for name, value in walk(op).items() if name in of_walk}
+    if op.passes:
+        plan = passes(op)
+    schedules = grouped((entry.element, str(entry.schedule)) for entry in op.entries)
+    return {"_dims": dict(op.dims), "_space": op.space}, plan, {"arch": str(op.arch), "schedules": schedules}

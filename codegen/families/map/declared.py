@@ -1,0 +1,53 @@
+"""What the plan modules of the map family declare: members of descriptor and plan, and arguments of the table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import baracuda.runtime as rt
+
+from ...lower.shared import grouped
+from .op import MapOp
+
+
+def declares(op: MapOp) -> tuple[dict[str, Any], ...]:
+    plan = {"AXES": dict(op.axes), **{k.upper(): v for k, v in walk(op).items()}}
+    if op.passes:
+        axes = {name: groups for of in op.passes for name, groups in of.axes}
+        plan = {"AXES": {**dict(op.axes), **axes}, **passes(op)}
+    schedules = grouped((entry.element, str(entry.schedule)) for entry in op.entries)
+    descriptor = {"_dims": dict(op.dims), "_axes": dict(op.shares), "_space": op.space}
+    return descriptor, plan, {"arch": str(op.arch), "schedules": schedules}
+
+
+def passes(op: MapOp) -> dict[str, Any]:
+    """What is declared of several walks, and of what they leave for each other."""
+    own = {t.name for t in op.tensors}
+    held = {t.name: t.dtypes[0] for of in op.passes for t in of.tensors if t.name not in own}
+    return {"HELD": held, "PASSES": tuple(_pass(of, op) for of in op.passes)}
+
+
+def walk(op: MapOp) -> dict[str, Any]:
+    """What is declared of one walk over cells."""
+    return {
+        "summed": op.summed,
+        "placed": dict(op.placed),
+        "indices": op.indices,
+        "cell_indices": op.cells.queried,
+        "sizes": op.sizes,
+        "scalars": tuple(s.name for s in op.scalars),
+        "sums": op.sum_flags,
+        "sum_bytes": op.sum_bytes,
+        "sum_outputs": op.sum_outputs,
+        "copies": dict(op.copies),
+    }
+
+
+def _pass(op: MapOp, of: MapOp) -> rt.MapPass:
+    """A pass of the op `of`."""
+    writes = tuple(t.name for t in op.tensors if t.role != "in")
+    said = {name: value for name, value in walk(op).items() if value != {}}
+    if not op.sums or op.sum_outputs == writes:
+        del said["sum_outputs"]
+    reads = tuple(t.name for t in op.tensors if t.role != "out")
+    return rt.MapPass(reads, writes, op.served, None if op.space == of.space else op.space, **said)

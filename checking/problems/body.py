@@ -44,23 +44,35 @@ class BodyProblem(Problem, family="body"):
         parts += [schedule.fits or "" for schedule in spec.schedules]
         return (*super().limits(subject), *filter(None, parts))
 
-    @classmethod
-    def long_cases(cls, subject: Subject, sku: KernelSku, bases: Sequence[Problem]) -> Iterator[Mapping[str, Any]]:
-        return _stretched(subject, sku, bases)
+    @staticmethod
+    def long_cases(subject: Subject, sku: KernelSku, bases: Sequence[Problem]) -> Iterator[Mapping[str, Any]]:
+        """With tails below and above half a tile, in order of `_preference`."""
+        spec = subject.spec
+        numbers = dict(sku.schedule.numbers) if isinstance(sku.schedule, Schedule) else {}
+        tile = max((int(number) for number in numbers.values()), default=1)
+        ranges = {name: rule for name, rule in spec.tests.draw.items() if isinstance(rule, RangeSpec) and not rule.rank}
+        long = [name for name, rule in ranges.items() if rule.high > 2 * tile]
+        tails = product((2 * tile + tile // 10 + 1, 3 * tile - tile // 10 - 1), repeat=len(long))
+        stretches = [dict(zip(long, values, strict=True)) for values in tails]
+        others = ({name: value for name, value in case.items() if name != "dtype"} for case in spec.tests.cases)
+        cases = [{**case, **stretch} for case in (*(base.case for base in bases), *others) for stretch in stretches]
+        for case in sorted(cases, key=lambda case: _preference(subject, case)):
+            if could_serve(subject, sku, case):
+                yield case
 
-    @classmethod
-    def only_layout(cls, subject: Subject, sku: KernelSku) -> str | None:
+    @staticmethod
+    def only_layout(subject: Subject, sku: KernelSku) -> str | None:
         layouts = subject.plan._works_on(sku)
         return layouts[0] if len(layouts) == 1 and len(subject.plan.LAYOUTS) > 1 else None
 
-    @classmethod
-    def path_of(cls, subject: Subject, sku: KernelSku) -> Hashable:
+    @staticmethod
+    def path_of(subject: Subject, sku: KernelSku) -> Hashable:
         """The architecture if the op has a header of its own for it, and what the schedule and its layout are."""
         spec: Any = subject.spec
         return sku.arch if sku.arch in spec.body else "", sku.layout, number_names(sku)
 
-    @classmethod
-    def facts(cls, spec: BodySpec) -> dict[str, Any]:
+    @staticmethod
+    def facts(spec: BodySpec) -> dict[str, Any]:
         """What factors are rounded to, and along which axes layouts are contiguous."""
         math: dict[str, list[str]] = {}
         for dtype, rounded in ((dtype, schedule.math) for schedule in spec.schedules for dtype in schedule.dtypes):
@@ -68,8 +80,8 @@ class BodyProblem(Problem, family="body"):
         layouts = ((f"{n} along", " ".join(f"{t}[{axis}]" for t, axis in of.items())) for n, of in spec.layouts.items())
         return {**{name: " ".join(kinds) for name, kinds in math.items()}, **dict(layouts)}
 
-    @classmethod
-    def launch_terms(cls, spec: BodySpec) -> list[str] | None:
+    @staticmethod
+    def launch_terms(spec: BodySpec) -> list[str] | None:
         return [*spec.settings.values(), *spec.terms.values(), *(s.fits for s in spec.schedules if s.fits)]
 
     def numbers(self, descriptor: Any, sku: KernelSku) -> Mapping[str, Any]:
@@ -137,22 +149,6 @@ def _slopes(problem: BodyProblem, rng: np.random.Generator, shape: tuple[int, ..
 
 
 DRAWN: dict[str, Callable[..., Any]] = {"offsets": _offsets, "mask": _mask, "slopes": _slopes}
-
-
-def _stretched(subject: Subject, sku: KernelSku, bases: Sequence[Problem]) -> Iterator[Mapping[str, Any]]:
-    """Cases of long extents that `sku` can serve, with tails below and above half a tile, in order of `_preference`."""
-    spec = subject.spec
-    numbers = dict(sku.schedule.numbers) if isinstance(sku.schedule, Schedule) else {}
-    tile = max((int(number) for number in numbers.values()), default=1)
-    ranges = {name: rule for name, rule in spec.tests.draw.items() if isinstance(rule, RangeSpec) and not rule.rank}
-    long = [name for name, rule in ranges.items() if rule.high > 2 * tile]
-    tails = product((2 * tile + tile // 10 + 1, 3 * tile - tile // 10 - 1), repeat=len(long))
-    stretches = [dict(zip(long, values, strict=True)) for values in tails]
-    others = ({name: value for name, value in case.items() if name != "dtype"} for case in spec.tests.cases)
-    cases = [{**case, **stretch} for case in (*(base.case for base in bases), *others) for stretch in stretches]
-    for case in sorted(cases, key=lambda case: _preference(subject, case)):
-        if could_serve(subject, sku, case):
-            yield case
 
 
 def _preference(subject: Subject, case: Mapping[str, Any]) -> tuple[bool, int, int]:

@@ -19,9 +19,7 @@ from .problem import Arrays, Problem, ProgramProblem
 from .subject import Subject
 
 
-def decided_problems(
-    subject: Subject, sku: KernelSku, bases: Sequence[Problem]
-) -> Iterator[tuple[Problem, Arrays]]:
+def decided_problems(subject: Subject, sku: KernelSku, bases: Sequence[Problem]) -> Iterator[tuple[Problem, Arrays]]:
     """For each comparison of a float field with what rests on no array, a problem in which it is such a number.
 
     Arrays of no axes are such, too, and come with the problem. Random numbers meet none by chance.

@@ -42,9 +42,7 @@ def edge_problems(subject: Subject, sku: KernelSku, bases: Sequence[Problem]) ->
             yield from _deciding(subject, serve, sku, bases, text)
 
 
-def _deciding(
-    subject: Subject, serve: Serve, sku: KernelSku, bases: Sequence[Problem], text: str
-) -> Iterator[Problem]:
+def _deciding(subject: Subject, serve: Serve, sku: KernelSku, bases: Sequence[Problem], text: str) -> Iterator[Problem]:
     """For each comparison in `text` both sides of an edge where it alone decides, whatever it is joined to."""
     for gap in gaps_of(text):
         for base in sorted(bases, key=lambda problem: (not problem.several, problem.size)):

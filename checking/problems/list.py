@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from baracuda.codegen.families.list.spec import ListSpec, ListTensor
+from baracuda.codegen.families.list.spec import ListSpec
 from baracuda.runtime import ElementKind, InvalidProblem, KernelSku, TensorView, Unsupported
 
 from .map import MapProblem
@@ -26,10 +26,6 @@ class ListProblem(MapProblem, family="list"):
 
     walks_space = False
     spec: ListSpec
-
-    @classmethod
-    def over(cls, spec: ListSpec, tensor: ListTensor) -> str:
-        return tensor.held
 
     @cached_property
     def cuts(self) -> list[int]:

@@ -83,64 +83,65 @@ class Problem:
 
     # What kernels of a family are tested on and by, beside what its specs say
 
-    @classmethod
-    def random(cls, subject: Subject, sku: KernelSku, count: int, seed: int, limit: int) -> list[Problem] | None:
+    @staticmethod
+    def random(subject: Subject, sku: KernelSku, count: int, seed: int, limit: int) -> list[Problem] | None:
         """So many problems, always the same for a seed, that selection gives to `sku`; None if the spec draws them."""
         return None
 
-    @classmethod
+    @staticmethod
     def drawn_cases(
-        cls, subject: Subject, skus: list[KernelSku], rng: np.random.Generator, limit: int
+        subject: Subject, skus: list[KernelSku], rng: np.random.Generator, limit: int
     ) -> Iterator[Mapping[str, Any]] | None:
         """Cases without end, of up to `limit` elements, that some of `skus` serve; None if the spec draws them."""
         return None
 
-    @classmethod
-    def edge_cases(cls, subject: Subject, sku: KernelSku) -> Iterator[Mapping[str, Any]] | None:
+    @staticmethod
+    def edge_cases(subject: Subject, sku: KernelSku) -> Iterator[Mapping[str, Any]] | None:
         """Cases at the edges of what `sku` has room for; None if its schedule says nothing of that."""
         return None
 
-    @classmethod
-    def short_cases(cls, subject: Subject, sku: KernelSku) -> Iterator[Mapping[str, Any]]:
+    @staticmethod
+    def short_cases(subject: Subject, sku: KernelSku) -> Iterator[Mapping[str, Any]]:
         """Cases in which packs around the elements of one row reach into others."""
         yield from ()
 
-    @classmethod
-    def long_cases(cls, subject: Subject, sku: KernelSku, bases: Sequence[Problem]) -> Iterator[Mapping[str, Any]]:
+    @staticmethod
+    def long_cases(subject: Subject, sku: KernelSku, bases: Sequence[Problem]) -> Iterator[Mapping[str, Any]]:
         """Cases of several tiles that `sku` can serve, the most telling first."""
         yield from ()
 
-    @classmethod
-    def in_turns(cls, sku: KernelSku, bases: Sequence[Problem]) -> Problem | None:
+    @staticmethod
+    def in_turns(sku: KernelSku, bases: Sequence[Problem]) -> Problem | None:
         """A small problem of few blocks that take several turns, if the plan can be told their number."""
         return None
 
-    @classmethod
-    def only_layout(cls, subject: Subject, sku: KernelSku) -> str | None:
+    @staticmethod
+    def only_layout(subject: Subject, sku: KernelSku) -> str | None:
         """The layout of arrays for `sku`, if there is only one."""
         return None
 
-    @classmethod
-    def path_of(cls, subject: Subject, sku: KernelSku) -> Hashable:
+    @staticmethod
+    def path_of(subject: Subject, sku: KernelSku) -> Hashable:
         """The same for kernels of an op that have the same code, whatever their numbers and element types."""
         return "", sku.layout, number_names(sku)
 
-    @classmethod
-    def over(cls, spec: Any, tensor: Any) -> str:
+    @staticmethod
+    def over(spec: Any, tensor: Any) -> str:
         """What a plan declares that a tensor has a value for."""
-        return "array"
+        held: str = tensor.held
+        return held
 
-    @classmethod
-    def check_plan(cls, subject: Subject) -> None:
+    @staticmethod
+    def check_plan(subject: Subject) -> None:
         """Raise AssertionError if the plan declares anything else than the spec, of what other families have not."""
 
-    @classmethod
-    def facts(cls, spec: Any) -> dict[str, Any]:
+    @staticmethod
+    def facts(spec: Any) -> dict[str, Any]:
         """What callers rely on and only people change, of what other families have not."""
         return {}
 
-    @classmethod
-    def launch_terms(cls, spec: Any) -> list[str] | None:
+    @staticmethod
+    def launch_terms(spec: Any) -> list[str] | None:
         """The expressions that decide what is launched; None if no author writes these."""
         return None
 
@@ -242,9 +243,7 @@ class Problem:
         gradient, forward = self.spec.gradient, self.forward
         return frozenset(gradient.saved).intersection(forward.outputs) if gradient and forward else frozenset()
 
-    def draw(
-        self, style: str = "normal", seed: int = 0, choice: Mapping[str, ElementKind] | None = None
-    ) -> Arrays:
+    def draw(self, style: str = "normal", seed: int = 0, choice: Mapping[str, ElementKind] | None = None) -> Arrays:
         """Random inputs in the caller's shapes and stored types, without those saved by the forward.
 
         Of a tensor in f32 beside halves, values have more bits than halves do.

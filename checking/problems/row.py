@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -28,47 +28,30 @@ class RowProblem(ProgramProblem, family="row"):
     STYLES = ("normal", "below", "spread", "constant", "swamped")
     rows_apart = True
     spec: RowSpec
+    random = staticmethod(random_rows)
+    drawn_cases = staticmethod(drawn_rows)
+    edge_cases = staticmethod(edges)
+    short_cases = staticmethod(short_rows)
+    in_turns = staticmethod(on_two_blocks)
 
-    @classmethod
-    def random(cls, subject: Subject, sku: KernelSku, count: int, seed: int, limit: int) -> list[Problem] | None:
-        return random_rows(subject, sku, count, seed, limit)
-
-    @classmethod
-    def drawn_cases(
-        cls, subject: Subject, skus: list[KernelSku], rng: np.random.Generator, limit: int
-    ) -> Iterator[Mapping[str, Any]] | None:
-        return drawn_rows(subject, skus, rng, limit)
-
-    @classmethod
-    def edge_cases(cls, subject: Subject, sku: KernelSku) -> Iterator[Mapping[str, Any]] | None:
-        return edges(subject, sku)
-
-    @classmethod
-    def short_cases(cls, subject: Subject, sku: KernelSku) -> Iterator[Mapping[str, Any]]:
-        return short_rows(subject, sku)
-
-    @classmethod
-    def in_turns(cls, sku: KernelSku, bases: Sequence[Problem]) -> Problem | None:
-        return on_two_blocks(sku, bases)
-
-    @classmethod
-    def path_of(cls, subject: Subject, sku: KernelSku) -> Hashable:
+    @staticmethod
+    def path_of(subject: Subject, sku: KernelSku) -> Hashable:
         """Rows within a warp, within a block, or longer."""
         return sku.tile.wide, sku.tile.lanes > WARP
 
-    @classmethod
-    def over(cls, spec: RowSpec, tensor: RowTensor) -> str:
+    @staticmethod
+    def over(spec: RowSpec, tensor: RowTensor) -> str:
         return "element" if len(tensor.dims) == 2 else "row" if tensor.dims == (spec.rows,) else "col"
 
-    @classmethod
-    def check_plan(cls, subject: Subject) -> None:
+    @staticmethod
+    def check_plan(subject: Subject) -> None:
         """The column sums of each flag are the optional outputs that are sums without further computation."""
         spec, plan = subject.spec, subject.plan
         assert isinstance(spec, RowSpec)
         lines = parse(spec.program, scope_of(spec))
         used = {name for line in lines for name in reads(line.expr)}
         sums = {line.name for line in lines if isinstance(line.expr, Reduce) and line.expr.kind == "sum"} - used
-        flags = (t.optional for n, t in spec.outputs.items() if cls.over(spec, t) == "col" and n in sums)
+        flags = (t.optional for n, t in spec.outputs.items() if RowProblem.over(spec, t) == "col" and n in sums)
         expected, got = Counter(filter(None, flags)), Counter(flag for flag in plan.COLUMN_SUMS if flag)
         if expected != got:
             needs = f"must have {dict(expected)} of each flag, got {dict(got)}"

@@ -117,9 +117,7 @@ def _resized(
     return shape
 
 
-def _rows_of(
-    subject: Subject, case: Mapping[str, Any], element: ElementKind, arch: str | None = None
-) -> Any:
+def _rows_of(subject: Subject, case: Mapping[str, Any], element: ElementKind, arch: str | None = None) -> Any:
     """The problem of a case, whose rows and columns are asked for."""
     return Problem.of(subject, case, element, arch)
 

@@ -37,5 +37,3 @@ def anew(problem: Problem) -> Problem:
     type(problem.plan)._selected.clear()
     own.plan = problem.planned_anew()
     return own
-
-

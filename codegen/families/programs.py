@@ -15,7 +15,8 @@ from ..spec.scope import scope_of
 class ProgramFamily(Family):
     """A family of programs. Each says what a batch is, and what its schedules compute."""
 
-    def lines(self, spec: Any) -> tuple[Line, ...]:
+    @staticmethod
+    def lines(spec: Any) -> tuple[Line, ...]:
         return parse(spec.program, scope_of(spec))
 
     def scheduled(self, spec: Any) -> tuple[Line, ...]:

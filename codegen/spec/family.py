@@ -60,31 +60,38 @@ class Family:
 
     # Reading
 
-    def claims(self, data: Data) -> bool:
+    @staticmethod
+    def claims(data: Data) -> bool:
         """Whether a file that names no family reads like one of this family's, by `claim`; it may be malformed."""
         return False
 
-    def filled(self, data: dict[str, Any]) -> dict[str, Any]:
+    @staticmethod
+    def filled(data: dict[str, Any]) -> dict[str, Any]:
         """The data of a file with what follows from the keys that only this family has."""
         return data
 
-    def conditions(self, spec: Any, said: set[str]) -> Iterator[Requirement]:
+    @staticmethod
+    def conditions(spec: Any, said: set[str]) -> Iterator[Requirement]:
         """What goes without saying beside ranks and extents, but for what is `said`."""
         yield from ()
 
-    def extents(self, spec: Any) -> set[str]:
+    @staticmethod
+    def extents(spec: Any) -> set[str]:
         """The fields and expressions that are extents of arrays by themselves."""
         return set()
 
-    def usual_cases(self, spec: Any) -> Iterable[dict[str, Any]]:
+    @staticmethod
+    def usual_cases(spec: Any) -> Iterable[dict[str, Any]]:
         """The usual test problems, fields -> values, without what has defaults."""
         return ()
 
-    def usual_draw(self, spec: Any) -> dict[str, Drawn]:
+    @staticmethod
+    def usual_draw(spec: Any) -> dict[str, Drawn]:
         """How random problems are drawn."""
         return {}
 
-    def batch_of(self, spec: Any) -> str | None:
+    @staticmethod
+    def batch_of(spec: Any) -> str | None:
         """The field whose half gives the same bits where an output promises so."""
         batch: str | None = spec.tests.batch
         return batch
@@ -99,31 +106,38 @@ class Family:
 
     # Programs and their derivatives
 
-    def lines(self, spec: Any) -> tuple[Line, ...]:
+    @staticmethod
+    def lines(spec: Any) -> tuple[Line, ...]:
         """The program's lines as its derivative is made of; raises ProgramError."""
         raise NotImplementedError
 
-    def pulled(self, spec: Any) -> frozenset[str]:
+    @staticmethod
+    def pulled(spec: Any) -> frozenset[str]:
         """The dims of reductions whose derivative is computed before that of what is reduced."""
         return frozenset()
 
-    def sizes(self, spec: Any) -> dict[str, frozenset[Expr]]:
+    @staticmethod
+    def sizes(spec: Any) -> dict[str, frozenset[Expr]]:
         """What says the size of each dim in a program: the int field that gives it."""
         return {}
 
-    def mismatched(self, spec: Any, forward: Any, pairs: Mapping[str, str]) -> Iterator[tuple[tuple[str, ...], str]]:
+    @staticmethod
+    def mismatched(spec: Any, forward: Any, pairs: Mapping[str, str]) -> Iterator[tuple[tuple[str, ...], str]]:
         """Places and messages where tensors of a gradient have other shapes than those of the forward in `pairs`."""
         yield from ()
 
-    def shown(self, spec: Any, name: str) -> Iterator[Extent]:
+    @staticmethod
+    def shown(spec: Any, name: str) -> Iterator[Extent]:
         """Fields of the descriptor that the shape of an input shows."""
         yield from ()
 
-    def factors(self, spec: Any, name: str, known: set[str]) -> Iterator[Extent]:
+    @staticmethod
+    def factors(spec: Any, name: str, known: set[str]) -> Iterator[Extent]:
         """Fields that it shows where the caller gives others; `known` are those that inputs show."""
         yield from ()
 
-    def shapes_in_words(self, op: Any) -> str:
+    @staticmethod
+    def shapes_in_words(op: Any) -> str:
         """What the names in shapes mean, for the documentation of a plan, or ""."""
         return ""
 

@@ -51,11 +51,7 @@ def load_spec(path: Path, display_path: str = "", functions: Functions | None = 
 
 
 def checked(
-    source: YamlSource,
-    display_path: str,
-    functions: Functions | None = None,
-    *,
-    rungs: Collection[str] = RUNGS,
+    source: YamlSource, display_path: str, functions: Functions | None = None, *, rungs: Collection[str] = RUNGS
 ) -> Loaded:
     """The spec in a file's data, whose programs may call `functions`; raises SpecError with one line per error.
 
@@ -98,7 +94,6 @@ def _no_cases(spec: OpSpec) -> str:
     missing = ", ".join(name for name in fields if name not in spec.tests.defaults)
     given = f"give {missing} in tests.defaults, or " if of and missing else ""
     return f"there is no case to test; {given}list some in tests.cases"
-
 
 
 def _written(given: Any, source: YamlSource, place: Place, below: int) -> tuple[Place, int]:

@@ -107,6 +107,11 @@ class TensorSpec(Strict):
     {c1: 1, c2: 2}}`."""
 
     @property
+    def held(self) -> str:
+        """What its argument holds: an "array", or a "list" of them."""
+        return "array"
+
+    @property
     def shapes_written(self) -> tuple[str, ...]:
         """The shapes that it may have, as a spec writes them: as formulas, or along which dims it lies."""
         return ()
@@ -138,9 +143,14 @@ class ReadTensor(TensorSpec):
         return (f"[{', '.join(self.dims)}]",)
 
     @property
+    def groups(self) -> tuple[tuple[str, ...], ...]:
+        """For each entry of `dims`, the dims that its axes are products of."""
+        return tuple((dim,) for dim in self.dims)
+
+    @property
     def over(self) -> frozenset[str]:
         """The dims along which the tensor varies."""
-        return frozenset(self.dims)
+        return frozenset(dim for group in self.groups for dim in group)
 
 
 class PrecisionSpec(Strict):

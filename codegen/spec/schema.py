@@ -26,6 +26,7 @@ _SHORT: dict[str, tuple[dict[str, Any], ...]] = {
     "kinds": (_TEXT, {"type": "null"}),
 }
 
+
 class _Untitled(GenerateJsonSchema):
     """Without titles, which only restate the keys."""
 

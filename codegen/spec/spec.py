@@ -178,3 +178,7 @@ class ProgramSpec(OpSpec):
     @property
     def tensors(self) -> Mapping[str, ReadTensor]:
         return {**self.inputs, **self.outputs}
+
+    @property
+    def arguments(self) -> Mapping[str, ReadTensor]:
+        return {name: t for name, t in self.tensors.items() if t.updates is None}

@@ -42,11 +42,7 @@ _SYNTAX: tuple[tuple[str, str, bool], ...] = (
     ("found unexpected end of stream", "a quote is opened and never closed; add the closing quote", True),
     ("expected ',' or ']'", "the list opened here has no end or lacks a comma; add ',' or ']'", True),
     ("expected ',' or '}'", "the mapping opened here has no end or lacks a comma; add ',' or '}'", True),
-    (
-        "expected <block end>",
-        "unexpected indentation; align this with the keys or items around it",
-        False,
-    ),
+    ("expected <block end>", "unexpected indentation; align this with the keys or items around it", False),
     ("expected the node content", "a value or a closing bracket is missing; add it", False),
     ("expected '<document start>'", "text outside of the mapping; give it a key or indent it", False),
     ("expected chomping or indentation", "a block starts below its '|' or '>'; quote other text", False),
@@ -212,9 +208,7 @@ class _Builder:
 
     def _syntax(self, error: MarkedYAMLError) -> NoReturn:
         problem = " ".join((error.problem or error.context or "malformed").split())
-        row = next(
-            (row for row in _SYNTAX if row[0] in problem), ("", f"{problem}; needs valid yaml 1.2", False)
-        )
+        row = next((row for row in _SYNTAX if row[0] in problem), ("", f"{problem}; needs valid yaml 1.2", False))
         mark = (error.context_mark if row[2] else None) or error.problem_mark or error.context_mark
         refuse(self.path, mark.line + 1 if mark else 1, row[1])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +14,6 @@ from ...spec.family import Data, Family
 from ...spec.promises import BATCH, MACHINES
 from . import rules
 from .declared import declares
-from .extents import shown
 from .lower import lower_body
 from .spec import BodySpec
 
@@ -23,10 +23,12 @@ _FLOATS = ["f32", "f16", "bf16", "f64"]
 class BodyFamily(Family):
     """Of kernels by hand, what cannot be derived is left to tests."""
 
-    def claims(self, data: Data) -> bool:
+    @staticmethod
+    def claims(data: Data) -> bool:
         return "body" in data or "kernels" in data
 
-    def filled(self, data: dict[str, Any]) -> dict[str, Any]:
+    @staticmethod
+    def filled(data: dict[str, Any]) -> dict[str, Any]:
         """What each schedule is for: the least architecture that has a header, and every element type."""
         body, schedules = data.get("body"), data.get("schedules")
         if not isinstance(body, dict) or not body or not isinstance(schedules, list):
@@ -34,7 +36,8 @@ class BodyFamily(Family):
         usual = {"arch": min(body, key=str), "dtypes": data.get("dtypes", _FLOATS)}
         return {**data, "schedules": [{**usual, **row} if isinstance(row, dict) else row for row in schedules]}
 
-    def extents(self, spec: BodySpec) -> set[str]:
+    @staticmethod
+    def extents(spec: BodySpec) -> set[str]:
         parts = (part.strip() for tensor in spec.tensors.values() for part in tensor.shape.strip("() ").split(","))
         return {*spec.descriptor}.intersection(parts)
 
@@ -44,8 +47,18 @@ class BodyFamily(Family):
         apart = {(name, BATCH) for name in first if spec.tests.batch is None or first[name] != spec.tests.batch}
         return apart | {(name, MACHINES) for name in first}
 
-    def shown(self, spec: BodySpec, name: str) -> Iterator[Extent]:
-        return shown(name, spec.inputs[name].shape)
+    @staticmethod
+    def shown(spec: BodySpec, name: str) -> Iterator[Extent]:
+        """Fields that a tuple-valued shape has alone or plus or minus a number."""
+        tree = ast.parse(spec.inputs[name].shape.strip(), mode="eval").body
+        for axis, part in enumerate(tree.elts if isinstance(tree, ast.Tuple) else ()):
+            match part:
+                case ast.Name(id=field):
+                    yield Extent(field, name, axis)
+                case ast.BinOp(ast.Name(id=field), ast.Add(), ast.Constant(value=int(surplus))):
+                    yield Extent(field, name, axis, less=surplus)
+                case ast.BinOp(ast.Name(id=field), ast.Sub(), ast.Constant(value=int(surplus))):
+                    yield Extent(field, name, axis, less=-surplus)
 
 
 FAMILY = BodyFamily(

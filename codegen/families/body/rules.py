@@ -15,17 +15,31 @@ from ...conditions.parse import ConditionError, evaluate_condition
 from ...conditions.parse import fields_of as fields_read
 from ...program.ops import OPS
 from ...spec.beside import file_beside, header_beside
+from ...spec.checks.budgets import over
 from ...spec.checks.finding import Finding, Rule, expression, fields_of, near
 from ...spec.names import SCHEDULE_NAMES
 from ...spec.types import Place, arch_number
-from . import budget, table
+from . import table
 from .members import members
 from .oracles import definitions, definitions_in
 from .spec import BodySpec, BodyTensor
 
 # How test values of a tensor may be drawn, where any will not do; see `checking/problems/body.py`.
 DRAWN = ("offsets", "mask", "slopes")
+MAX_EXPRESSIONS = 16_000  # characters of what a body declares; attention has 1,777
+MAX_IN_SCHEDULES = 200_000  # the same for all schedules, each of which selection asks; attention has 35,913
 OF_TERMS = ("bool", "int", "float", "tuple")
+
+
+def budget(spec: BodySpec) -> Iterator[Finding]:
+    launched = [text for kernel in spec.kernels for text in (*kernel.grid, kernel.shared, kernel.when or "")]
+    shapes = [text for tensor in spec.arguments.values() for text in (tensor.shape, *tensor.shapes)]
+    sizes = [scratch.size for scratch in spec.workspace.values()]
+    everything = [*spec.settings.values(), *spec.terms.values(), *sizes, *launched, *shapes]
+    count, fits = sum(len(str(text)) for text in everything), sum(len(row.fits or "") for row in spec.schedules)
+    subject = "shapes, settings, terms, workspaces and kernels"
+    yield from over("kernels", subject, count, MAX_EXPRESSIONS)
+    yield from over("schedules", f"{subject}, for all schedules", count * len(spec.schedules) + fits, MAX_IN_SCHEDULES)
 
 
 def names(spec: BodySpec) -> Iterator[Finding]:
@@ -227,6 +241,6 @@ def _called(spec: BodySpec) -> list[str]:
 
 
 RULES: tuple[Rule, ...] = (
-    *(budget.expressions, names, members, shapes, expressions, launches, references, oracle, contradictions),
+    *(budget, names, members, shapes, expressions, launches, references, oracle, contradictions),
     *table.RULES,
 )

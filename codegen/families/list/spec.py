@@ -33,11 +33,3 @@ class ListSpec(MapSpec):
     outputs: Annotated[dict[Ident, ListTensor], Arguments]
     """Output -> what it is, in the order of the plan's arguments, after the inputs; for example `{p_new: {updates: p,
     doc: the parameters}}`."""
-
-    @property
-    def tensors(self) -> dict[str, ListTensor]:
-        return {**self.inputs, **self.outputs}
-
-    @property
-    def arguments(self) -> dict[str, ListTensor]:
-        return {name: t for name, t in self.tensors.items() if t.updates is None}

@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from baracuda.runtime import Extent, MapDescriptor, MapPlan, map_kernels
+from baracuda.runtime import MapDescriptor, MapPlan, map_kernels
 
 from ...program import Line, Name
 from ...program.tree import Expr
 from ...spec.checks import everywhere
 from ...spec.checks.shared import FIRST, LAST, PROGRAM, READ
 from ...spec.family import Data, Denied
-from ...spec.parts import Drawn, Requirement
 from ...spec.promises import BATCH
 from ..programs import ProgramFamily
 from . import kind_rules as kinds
 from . import rules
-from .cases import usual_cases, usual_draw
-from .conditions import conditions
 from .declared import declares
+from .defaults import conditions, usual_cases, usual_draw
 from .extents import factors, shown
 from .lower import lower_map
 from .op import MapOp
@@ -32,22 +30,23 @@ from .spec import MapSpec
 class MapFamily(ProgramFamily):
     """The first dim is what is independent."""
 
-    def claims(self, data: Data) -> bool:
+    conditions = staticmethod(conditions)
+    usual_cases = staticmethod(usual_cases)
+    usual_draw = staticmethod(usual_draw)
+    pulled = staticmethod(reduced_between)
+    shown = staticmethod(shown)
+    factors = staticmethod(factors)
+
+    @staticmethod
+    def claims(data: Data) -> bool:
         return "kinds" in data
 
-    def conditions(self, spec: MapSpec, said: set[str]) -> Iterator[Requirement]:
-        return conditions(spec, said)
-
-    def extents(self, spec: MapSpec) -> set[str]:
+    @staticmethod
+    def extents(spec: MapSpec) -> set[str]:
         return {dim.of for dim in spec.dims.values()}
 
-    def usual_cases(self, spec: MapSpec) -> Iterator[dict[str, Any]]:
-        return usual_cases(spec)
-
-    def usual_draw(self, spec: MapSpec) -> dict[str, Drawn]:
-        return usual_draw(spec)
-
-    def batch_of(self, spec: MapSpec) -> str | None:
+    @staticmethod
+    def batch_of(spec: MapSpec) -> str | None:
         if spec.tests.batch or not any(BATCH in rungs for rungs in spec.reproducibility.values()):
             return spec.tests.batch
         first = next((dim.of for dim in spec.dims.values()), "")
@@ -63,15 +62,12 @@ class MapFamily(ProgramFamily):
         for name in sorted(split(spec).late & set(spec.outputs)):
             yield name, BATCH, f"{name!r} is a sum, which depends on how much is summed; drop {BATCH}"
 
-    def pulled(self, spec: MapSpec) -> frozenset[str]:
-        return reduced_between(spec)
-
-    def sizes(self, spec: MapSpec) -> dict[str, frozenset[Expr]]:
+    @staticmethod
+    def sizes(spec: MapSpec) -> dict[str, frozenset[Expr]]:
         return {name: frozenset({Name(dim.of)}) for name, dim in spec.dims.items() if dim.of.isidentifier()}
 
-    def mismatched(
-        self, spec: MapSpec, forward: Any, pairs: Mapping[str, str]
-    ) -> Iterator[tuple[tuple[str, ...], str]]:
+    @staticmethod
+    def mismatched(spec: MapSpec, forward: Any, pairs: Mapping[str, str]) -> Iterator[tuple[tuple[str, ...], str]]:
         """Dims are told by their place."""
         if not isinstance(forward, MapSpec):
             return
@@ -88,13 +84,8 @@ class MapFamily(ProgramFamily):
                 text = f"{name!r} belongs to {target!r}, so its dims are [{', '.join(wanted)}], got [{', '.join(got)}]"
                 yield ("inputs" if name in spec.inputs else "outputs", name, "dims"), f"{text}{hint}"
 
-    def shown(self, spec: MapSpec, name: str) -> Iterator[Extent]:
-        return shown(spec, name)
-
-    def factors(self, spec: MapSpec, name: str, known: set[str]) -> Iterator[Extent]:
-        return factors(spec, name, known)
-
-    def shapes_in_words(self, op: MapOp) -> str:
+    @staticmethod
+    def shapes_in_words(op: MapOp) -> str:
         return ", ".join(f"{dim} is {_extent(op, dim, field)}" for dim, field in op.dims)
 
 

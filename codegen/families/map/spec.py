@@ -47,18 +47,8 @@ class MapTensor(ReadTensor):
     example `[batch, head]` or `[copy * cell]`. `[]` is one number."""
 
     @property
-    def held(self) -> str:
-        """What its argument holds: an "array", or a "list" of them."""
-        return "array"
-
-    @property
     def groups(self) -> tuple[tuple[str, ...], ...]:
-        """For each entry of `dims`, the dims that its axes are products of."""
         return tuple(tuple(part.strip() for part in entry.split("*")) for entry in self.dims)
-
-    @property
-    def over(self) -> frozenset[str]:
-        return frozenset(dim for group in self.groups for dim in group)
 
 
 class MapSpec(ProgramSpec):
@@ -82,14 +72,6 @@ class MapSpec(ProgramSpec):
     reference: Text | None = None
     """The oracle of a forward op: the same in the same language, written from the definition, evaluated in float64; for
     example `y = x`."""
-
-    @property
-    def tensors(self) -> Mapping[str, MapTensor]:
-        return {**self.inputs, **self.outputs}
-
-    @property
-    def arguments(self) -> Mapping[str, MapTensor]:
-        return {name: t for name, t in self.tensors.items() if t.updates is None}
 
     @property
     def bounds(self) -> dict[Place, Bounds]:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from baracuda.runtime import Extent, RowDescriptor, RowPlan, row_kernels
 from baracuda.runtime.families.row.source import row_source
 
-from ...program import Line
 from ...spec.checks import everywhere
 from ...spec.checks.shared import FIRST, LAST, PROGRAM, READ
 from ...spec.default_conditions import of_axis
@@ -32,17 +30,19 @@ _SOME_OF_ROWS = {"not": {"additionalProperties": {"not": _OF_ROWS}}}
 class RowFamily(ProgramFamily):
     """Rows are what is independent, and their dims share out the axes of one shape."""
 
-    def claims(self, data: Data) -> bool:
+    usual_cases = staticmethod(usual_cases)
+    lines = staticmethod(row_lines)
+
+    @staticmethod
+    def claims(data: Data) -> bool:
         dims = data.get("dims")
         values = dims.values() if isinstance(dims, dict) else ()
         return any(value == "rest" or (isinstance(value, dict) and "axes" in value) for value in values)
 
-    def conditions(self, spec: RowSpec, said: set[str]) -> Iterator[Requirement]:
+    @staticmethod
+    def conditions(spec: RowSpec, said: set[str]) -> Iterator[Requirement]:
         for dim in spec.dims.values():
             yield from of_axis(dim, said)
-
-    def usual_cases(self, spec: RowSpec) -> Iterator[dict[str, Any]]:
-        return usual_cases(spec)
 
     def batch_dim(self, spec: RowSpec) -> str:
         return spec.rows
@@ -53,17 +53,17 @@ class RowFamily(ProgramFamily):
                 text = f"{name!r} has no {spec.rows}: it depends on how many there are; drop {BATCH}"
                 yield name, BATCH, text
 
-    def lines(self, spec: RowSpec) -> tuple[Line, ...]:
-        return row_lines(spec)
-
-    def pulled(self, spec: RowSpec) -> frozenset[str]:
+    @staticmethod
+    def pulled(spec: RowSpec) -> frozenset[str]:
         return frozenset({*spec.dims} - {spec.rows})
 
-    def shown(self, spec: RowSpec, name: str) -> Iterator[Extent]:
+    @staticmethod
+    def shown(spec: RowSpec, name: str) -> Iterator[Extent]:
         if set(spec.inputs[name].dims) == set(spec.dims):
             yield Extent(next(iter(spec.dims.values())).of, name)
 
-    def shapes_in_words(self, op: RowOp) -> str:
+    @staticmethod
+    def shapes_in_words(op: RowOp) -> str:
         rows, cols = op.rows, op.cols
         each = f"[{rows}] that with 1 for each axis of {cols}, [{cols}] those axes or their product"
         return f"[{rows}, {cols}] is {op.shape}, {each}"

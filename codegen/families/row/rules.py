@@ -16,11 +16,7 @@ def dims(spec: RowSpec) -> Iterator[Finding]:
         field = spec.descriptor.get(dim.of)
         if field is None or field.type != "shape":
             shapes = [n for n, f in spec.descriptor.items() if f.type == "shape"]
-            yield (
-                ("dims", name, "of"),
-                0,
-                f"{dim.of!r} is not a shape of the descriptor; {near(dim.of, shapes)}",
-            )
+            yield (("dims", name, "of"), 0, f"{dim.of!r} is not a shape of the descriptor; {near(dim.of, shapes)}")
         if dim.axes != "rest":
             yield from expression(dim.axes, fields_of(spec), ("dims", name, "axes"), "tuple")
     if len({d.of for d in spec.dims.values()}) > 1:

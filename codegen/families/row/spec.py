@@ -54,11 +54,3 @@ class RowSpec(ProgramSpec):
     @property
     def batch_extent(self) -> str | None:
         return "rows"
-
-    @property
-    def tensors(self) -> dict[str, RowTensor]:
-        return {**self.inputs, **self.outputs}
-
-    @property
-    def arguments(self) -> dict[str, RowTensor]:
-        return {name: t for name, t in self.tensors.items() if t.updates is None}

@@ -126,16 +126,8 @@ def tensors(spec: OpSpec) -> Iterator[Finding]:
                     )
             if tensor.updates is not None:
                 target = spec.inputs.get(tensor.updates)
-                if (
-                    section == "inputs"
-                    or target is None
-                    or _storage(target) != _storage(tensor)
-                ):
-                    yield (
-                        (*place, "updates"),
-                        0,
-                        f"{name!r} can update an input of its own dims and dtype only",
-                    )
+                if section == "inputs" or target is None or _storage(target) != _storage(tensor):
+                    yield ((*place, "updates"), 0, f"{name!r} can update an input of its own dims and dtype only")
                 elif tensor.optional or target.optional or len(target.dtype) != 1:
                     yield (
                         (*place, "updates"),

@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from ...arrays.arguments import Views
 from ...arrays.axes import split_axes
@@ -49,8 +49,9 @@ class RowDescriptor(Descriptor):
 
     def _stacked(self, size: int) -> Self | None:
         axes = [(name, shift) for name in self._types for last, shift in _SHIFTED.items() if name.endswith(last)]
-        shifted = {name: shift(getattr(self, name)) for name, shift in axes}
-        larger = replace(self, **{self._shape: (size, *getattr(self, self._shape))}, **shifted)  # type: ignore[type-var]
+        changed: dict[str, Any] = {name: shift(getattr(self, name)) for name, shift in axes}
+        changed[self._shape] = (size, *getattr(self, self._shape))
+        larger = replace(self, **changed)  # type: ignore[type-var]
         larger.check()
         return larger if larger.col_axes == tuple(axis + 1 for axis in self.col_axes) else None
 

@@ -15,7 +15,8 @@ from baracuda.codegen.spec.parts import RangeSpec
 from baracuda.runtime import ElementKind, KernelSku, Schedule
 
 from .cases import canonical, could_serve
-from .problem import Problem, number_names
+from .of_kernels import number_names
+from .problem import Problem
 from .subject import Subject
 
 

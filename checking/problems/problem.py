@@ -6,7 +6,7 @@ Each family defines a problem's size and how the caller's arrays look to the ora
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from importlib import import_module
 from math import prod
@@ -17,8 +17,10 @@ import numpy as np
 from baracuda.codegen.program.evaluate import Space
 from baracuda.codegen.spec.parts import TensorSpec
 from baracuda.codegen.spec.spec import OpSpec, ProgramSpec
-from baracuda.runtime import BaracudaError, ElementKind, KernelSku, PlanPreference, Schedule, TensorView
+from baracuda.runtime import BaracudaError, ElementKind, KernelSku, PlanPreference, TensorView
 
+from .numbers import STYLES, extremes, normal
+from .of_kernels import OfKernels
 from .subject import Subject
 
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -27,13 +29,11 @@ WrongCall = tuple[str, type[BaracudaError], Arguments, tuple[str, ...]]  # a lab
 Range = tuple[float, float]
 
 
-class Problem:
+class Problem(OfKernels):
     """One descriptor and the plan that serves it."""
 
     FAMILIES: ClassVar[dict[str, type[Problem]]] = {}
     STYLES: ClassVar[tuple[str, ...]]  # how inputs are drawn
-    rows_apart: ClassVar[bool] = False  # whether elements lie in rows, none of which another's numbers change
-    walks_space: ClassVar[bool] = False  # whether kernels walk any index space, whose shape says which code runs
 
     def __init_subclass__(cls, family: str = "") -> None:
         if family:
@@ -80,70 +80,6 @@ class Problem:
         """The problems of an op's family, which are in the module beside this one that has the family's name."""
         import_module(f".{subject.spec.family}", __package__)
         return Problem.FAMILIES[subject.spec.family]
-
-    # What kernels of a family are tested on and by, beside what its specs say
-
-    @staticmethod
-    def random(subject: Subject, sku: KernelSku, count: int, seed: int, limit: int) -> list[Problem] | None:
-        """So many problems, always the same for a seed, that selection gives to `sku`; None if the spec draws them."""
-        return None
-
-    @staticmethod
-    def drawn_cases(
-        subject: Subject, skus: list[KernelSku], rng: np.random.Generator, limit: int
-    ) -> Iterator[Mapping[str, Any]] | None:
-        """Cases without end, of up to `limit` elements, that some of `skus` serve; None if the spec draws them."""
-        return None
-
-    @staticmethod
-    def edge_cases(subject: Subject, sku: KernelSku) -> Iterator[Mapping[str, Any]] | None:
-        """Cases at the edges of what `sku` has room for; None if its schedule says nothing of that."""
-        return None
-
-    @staticmethod
-    def short_cases(subject: Subject, sku: KernelSku) -> Iterator[Mapping[str, Any]]:
-        """Cases in which packs around the elements of one row reach into others."""
-        yield from ()
-
-    @staticmethod
-    def long_cases(subject: Subject, sku: KernelSku, bases: Sequence[Problem]) -> Iterator[Mapping[str, Any]]:
-        """Cases of several tiles that `sku` can serve, the most telling first."""
-        yield from ()
-
-    @staticmethod
-    def in_turns(sku: KernelSku, bases: Sequence[Problem]) -> Problem | None:
-        """A small problem of few blocks that take several turns, if the plan can be told their number."""
-        return None
-
-    @staticmethod
-    def only_layout(subject: Subject, sku: KernelSku) -> str | None:
-        """The layout of arrays for `sku`, if there is only one."""
-        return None
-
-    @staticmethod
-    def path_of(subject: Subject, sku: KernelSku) -> Hashable:
-        """The same for kernels of an op that have the same code, whatever their numbers and element types."""
-        return "", sku.layout, number_names(sku)
-
-    @staticmethod
-    def over(spec: Any, tensor: Any) -> str:
-        """What a plan declares that a tensor has a value for."""
-        held: str = tensor.held
-        return held
-
-    @staticmethod
-    def check_plan(subject: Subject) -> None:
-        """Raise AssertionError if the plan declares anything else than the spec, of what other families have not."""
-
-    @staticmethod
-    def facts(spec: Any) -> dict[str, Any]:
-        """What callers rely on and only people change, of what other families have not."""
-        return {}
-
-    @staticmethod
-    def launch_terms(spec: Any) -> list[str] | None:
-        """The expressions that decide what is launched; None if no author writes these."""
-        return None
 
     @property
     def turns_once(self) -> bool:
@@ -313,19 +249,13 @@ class Problem:
     def _drawn(self, rng: np.random.Generator, style: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
         if style == "enormous":
             return np.asarray(normal(rng, shape) * self._enormous)
-        return np.asarray(_STYLES[style](rng, shape))
+        return np.asarray(STYLES[style](rng, shape))
 
     @cached_property
     def _enormous(self) -> float:
         """Of products of three numbers of this size long sums are finite."""
         row = self.element.row
         return float(min(row.largest / 256, row.acc.row.largest**0.25)) or 1.0
-
-
-def number_names(sku: KernelSku) -> frozenset[str]:
-    """The names of a schedule's numbers, which distinguish the algorithms of an op."""
-    numbers = sku.schedule.numbers if isinstance(sku.schedule, Schedule) else ()
-    return frozenset(name for name, _ in numbers) - {"blocks_per_sm"}
 
 
 class ProgramProblem(Problem):
@@ -351,50 +281,3 @@ class ProgramProblem(Problem):
     def depth(self, dims: tuple[str, ...], count: int) -> float:
         """The longest chain of additions that a kernel makes of a sum of `count` terms along `dims`."""
         raise AssertionError("families define this")
-
-
-def normal(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
-    """Of both signs, a few columns far larger than the rest."""
-    outliers = np.where(rng.random(shape[-1:]) < 0.01, 30.0, 1.0)
-    return rng.standard_normal(shape) * (outliers if len(shape) > 1 else 1.0)
-
-
-def spread(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
-    """Positive, with widely varying magnitudes, so that sums grow and every addition rounds."""
-    return 2.0 ** rng.uniform(-6, 6, shape)
-
-
-def constant(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
-    """One value everywhere, so that every addition of a sum rounds alike."""
-    return np.full(shape, rng.uniform(1.0, 2.0))
-
-
-def below(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
-    """Far below zero, which exposes the start value of a maximum and overflow without one."""
-    return rng.standard_normal(shape) - 1000.0
-
-
-def cancelling(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
-    """Large numbers that cancel along any axis, with small ones between them, which an accumulator in a half loses."""
-    turn = np.indices(shape).sum(0) % 4 if shape else np.zeros((), int)
-    return np.where(turn % 2, rng.standard_normal(shape), 256.0 * (1 - turn))
-
-
-def ties(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
-    """Zeros of either sign, and in the second half equal numbers and NaNs of either sign among them."""
-    drawn = rng.choice([-0.0, 0.0], shape)
-    second = drawn.reshape(-1)[drawn.size // 2 :]
-    others = rng.choice([-1.0, 1.0, np.nan, -np.nan], second.shape)
-    second[...] = np.where(rng.random(second.shape) < 0.2, others, second)
-    return drawn
-
-
-def extremes(rng: np.random.Generator, shape: tuple[int, ...], of: np.iinfo[Any]) -> np.ndarray[Any, Any]:
-    """The first and the last whole numbers of a type, and those about 0; of the first half of elements the first."""
-    drawn = rng.choice(np.array([of.min, of.max, of.max // 2, 0, 1, of.min // 2], of.dtype), shape)
-    drawn.reshape(-1)[: drawn.size // 2] = of.min
-    return drawn
-
-
-_STYLES = {"normal": normal, "below": below, "spread": spread, "constant": constant, "cancelling": cancelling}
-_STYLES |= {"ties": ties}

@@ -12,8 +12,9 @@ from baracuda.codegen.spec.load import load_folder
 from baracuda.runtime import KernelSku
 
 from ..problems.cases import benched, fills_packs, problems, skus
+from ..problems.of_kernels import number_names
 from ..problems.pairs import paired_problems
-from ..problems.problem import Problem, number_names
+from ..problems.problem import Problem
 from ..problems.subject import Subject
 from ..problems.turns import with_turns
 from ..variables import OPS, PACKAGE, SAMPLE, SPECS
@@ -107,11 +108,6 @@ def _defines(problem: Problem) -> frozenset[str]:
 
 def turning(sku: KernelSku) -> Problem:
     return with_turns(subject_of(sku), sku, problems_of(sku.op, sku.symbol))
-
-
-def turns_once(problem: Problem) -> bool:
-    """Whether no block takes more elements after its first."""
-    return problem.turns_once
 
 
 def size_of(problem: Problem) -> int:

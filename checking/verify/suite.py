@@ -17,8 +17,9 @@ from baracuda.runtime.plans.formula import names_in
 from ..problems.cases import random_problems, short_problems, skus
 from ..problems.decided import decided_problems
 from ..problems.edges import edge_problems
+from ..problems.of_kernels import number_names
 from ..problems.pairs import paired_problems
-from ..problems.problem import Problem, number_names
+from ..problems.problem import Problem
 from ..problems.shrunken import shrunken_problems
 from ..problems.subject import Subject
 from ..problems.sums import in_turns
@@ -56,7 +57,6 @@ from .chosen import (
     subject_of,
     subjects,
     turning,
-    turns_once,
     twos,
 )
 from .conversions import TEXTS, check_conversions
@@ -245,7 +245,8 @@ if _device() == "host":
 
     def test_accesses(sku: KernelSku) -> None:
         with check_mode() as watched:
-            derived = table.some("accesses", filter(turns_once, few(sku)), lambda problem: problem)
+            once = (problem for problem in few(sku) if problem.turns_once)
+            derived = table.some("accesses", once, lambda problem: problem)
             for problem in dict.fromkeys([smallest(sku), *derived]):
                 always = problem == smallest(sku) or problem.size <= SMALL
                 if always or sku.element == subject_of(sku).spec.dtypes[0]:  # large ones with one element type
@@ -254,7 +255,7 @@ if _device() == "host":
             placements.check_in_place(middling(sku), watched)
             for short in short_problems(subject_of(sku), sku):
                 check_beginnings(short, watched)
-            if subject_of(sku).spec.by_hand or not turns_once(turning(sku)):
+            if subject_of(sku).spec.by_hand or not turning(sku).turns_once:
                 with watched.multiprocessors(1):
                     check_accesses(turning(sku), watched, thoroughly=False)
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from baracuda.runtime import BodyPlan, Extent, body_kernels
 
-from ...spec.checks import everywhere
-from ...spec.checks.shared import FIRST, LAST
+from ...spec.checks import FIRST, LAST, everywhere
 from ...spec.family import Data, Family
 from ...spec.promises import BATCH, MACHINES
 from . import rules

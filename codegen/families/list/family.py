@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from baracuda.runtime import ListPlan, MapDescriptor, map_kernels
 
-from ...spec.checks import everywhere
-from ...spec.checks.shared import FIRST, LAST, PROGRAM, READ
+from ...spec.checks import FIRST, LAST, PROGRAM, READ, everywhere
 from ...spec.family import Data
 from ..map import kind_rules as kinds
 from ..map import rules as map_rules

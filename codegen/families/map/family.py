@@ -9,8 +9,7 @@ from baracuda.runtime import MapDescriptor, MapPlan, map_kernels
 
 from ...program import Line, Name
 from ...program.tree import Expr
-from ...spec.checks import everywhere
-from ...spec.checks.shared import FIRST, LAST, PROGRAM, READ
+from ...spec.checks import FIRST, LAST, PROGRAM, READ, everywhere
 from ...spec.family import Data, Denied
 from ...spec.promises import BATCH
 from ..programs import ProgramFamily

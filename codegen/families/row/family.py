@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from baracuda.runtime import Extent, RowDescriptor, RowPlan, row_kernels
 from baracuda.runtime.families.row.source import row_source
 
-from ...spec.checks import everywhere
-from ...spec.checks.shared import FIRST, LAST, PROGRAM, READ
+from ...spec.checks import FIRST, LAST, PROGRAM, READ, everywhere
 from ...spec.default_conditions import of_axis
 from ...spec.family import Data, Denied
 from ...spec.parts import Requirement

@@ -6,9 +6,15 @@ from itertools import islice
 
 from ..family import family_of
 from ..spec import OpSpec
-from .finding import Finding
+from . import budgets, everywhere, problems, program, unread
+from .finding import Finding, Rule
 
 _MOST = 100  # findings of a rule: nobody reads more, and each takes time to word
+# The rules that families have in common, in the order that they are asked.
+FIRST: tuple[Rule, ...] = (everywhere.names, everywhere.texts, everywhere.fields, budgets.requirements)
+PROGRAM: tuple[Rule, ...] = (program.program, program.oracle)
+READ: tuple[Rule, ...] = (unread.inputs, unread.fields)
+LAST: tuple[Rule, ...] = (problems.gradient, everywhere.promises, everywhere.arch, problems.draws, everywhere.bench)
 
 
 def findings(spec: OpSpec) -> list[Finding]:

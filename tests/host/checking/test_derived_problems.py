@@ -15,8 +15,8 @@ from repository import ROOT, SPECS
 
 from baracuda.checking.problems.cases import fills_packs, problems, random_problems, second_choice, skus
 from baracuda.checking.problems.edges import edge_problems
+from baracuda.checking.problems.numbers import cancelling
 from baracuda.checking.problems.pairs import paired_problems
-from baracuda.checking.problems.problem import cancelling
 from baracuda.checking.problems.subject import Subject
 from baracuda.checking.problems.sums import in_turns
 from baracuda.checking.problems.turns import with_turns

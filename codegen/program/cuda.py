@@ -77,6 +77,8 @@ class _Printer:
             parts = [self._tight(args[0], "bool", _TERNARY + 1)]
             parts += [self._tight(a, kind_of(expr, self.kinds), _TERNARY + 1) for a in args[1:]]
             return row.cuda.format(*parts), _TERNARY
+        if expr.op in ("floor_divide", "remainder") and isinstance(args[1], Const) and args[1].value > 0:
+            return f"math::{expr.op}_by<{args[1].value}>({self._place(args[0], 'int')[0]})", _PRIMARY
         if not row.symbol or row.cuda.startswith("math::"):
             return row.cuda.format(*(self._place(a, inner)[0] for a in args)), _PRIMARY
         if inner == "int" and row.symbol in _WRAPPING:

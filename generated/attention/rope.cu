@@ -45,7 +45,7 @@ struct Program {
                 const bool interleaved_ = bool(args.interleaved_);
                 const i64 head_dim_ = i64(args.head_dim_);
                 const auto d_index = lane.index(operand::d_index);
-                const i64 step_ = interleaved_ ? 1ll : math::floor_divide(head_dim_, 2ll);
+                const i64 step_ = interleaved_ ? 1ll : math::floor_divide_by<2>(head_dim_);
                 place[0] = math::add(d_index, step_);
             });
             const Placed<T, 1> x_read2_at{args.x_, args.x_axes, operand::x_};
@@ -53,7 +53,7 @@ struct Program {
                 const bool interleaved_ = bool(args.interleaved_);
                 const i64 head_dim_ = i64(args.head_dim_);
                 const auto d_index = lane.index(operand::d_index);
-                const i64 step_ = interleaved_ ? 1ll : math::floor_divide(head_dim_, 2ll);
+                const i64 step_ = interleaved_ ? 1ll : math::floor_divide_by<2>(head_dim_);
                 place[0] = math::subtract(d_index, step_);
             });
             const Placed<T, 1> x_read3_at{args.x_, args.x_axes, operand::x_};
@@ -72,8 +72,8 @@ struct Program {
                 const acc_t x_read_ = lane.value(x_read_slice);
                 const acc_t x_read2_ = lane.value(x_read2_slice);
                 const acc_t x_read3_ = lane.value(x_read3_slice);
-                const bool first_ = interleaved_ ? math::remainder(d_index, 2ll) == 0ll
-                    : d_index < math::floor_divide(head_dim_, 2ll);
+                const bool first_ = interleaved_ ? math::remainder_by<2>(d_index) == 0ll
+                    : d_index < math::floor_divide_by<2>(head_dim_);
                 const acc_t other_ = first_ ? -x_read_ : x_read2_;
                 lane.of(y_pack) = T(x_read3_ * cosines_ + other_ * sines_);
             });

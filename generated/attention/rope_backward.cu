@@ -50,7 +50,7 @@ struct Program {
                 const bool interleaved_ = bool(args.interleaved_);
                 const i64 head_dim_ = i64(args.head_dim_);
                 const auto d_index = lane.index(operand::d_index);
-                const i64 step_ = interleaved_ ? 1ll : math::floor_divide(head_dim_, 2ll);
+                const i64 step_ = interleaved_ ? 1ll : math::floor_divide_by<2>(head_dim_);
                 place[0] = math::subtract(d_index, step_);
             });
             const Placed<T, 1> dy_read2_at{args.dy_, args.dy_axes, operand::dy_};
@@ -58,7 +58,7 @@ struct Program {
                 const bool interleaved_ = bool(args.interleaved_);
                 const i64 head_dim_ = i64(args.head_dim_);
                 const auto d_index = lane.index(operand::d_index);
-                const i64 step_ = interleaved_ ? 1ll : math::floor_divide(head_dim_, 2ll);
+                const i64 step_ = interleaved_ ? 1ll : math::floor_divide_by<2>(head_dim_);
                 place[0] = math::subtract(d_index, step_);
             });
             const Placed<sines_type<T>, 1> sines_read2_at{args.sines_, args.sines_axes, operand::sines_};
@@ -66,7 +66,7 @@ struct Program {
                 const bool interleaved_ = bool(args.interleaved_);
                 const i64 head_dim_ = i64(args.head_dim_);
                 const auto d_index = lane.index(operand::d_index);
-                const i64 step_ = interleaved_ ? 1ll : math::floor_divide(head_dim_, 2ll);
+                const i64 step_ = interleaved_ ? 1ll : math::floor_divide_by<2>(head_dim_);
                 place[0] = math::add(d_index, step_);
             });
             const Placed<T, 1> dy_read3_at{args.dy_, args.dy_axes, operand::dy_};
@@ -74,7 +74,7 @@ struct Program {
                 const bool interleaved_ = bool(args.interleaved_);
                 const i64 head_dim_ = i64(args.head_dim_);
                 const auto d_index = lane.index(operand::d_index);
-                const i64 step_ = interleaved_ ? 1ll : math::floor_divide(head_dim_, 2ll);
+                const i64 step_ = interleaved_ ? 1ll : math::floor_divide_by<2>(head_dim_);
                 place[0] = math::add(d_index, step_);
             });
         }
@@ -82,7 +82,7 @@ struct Program {
             const i64 d_size = args.d_size;
             const bool interleaved_ = bool(args.interleaved_);
             const i64 head_dim_ = i64(args.head_dim_);
-            const i64 step_ = interleaved_ ? 1ll : math::floor_divide(head_dim_, 2ll);
+            const i64 step_ = interleaved_ ? 1ll : math::floor_divide_by<2>(head_dim_);
             lanes.each([&](const auto& lane) {
                 const auto d_index = lane.index(operand::d_index);
                 const acc_t cosines_ = acc_t(lane.value(cosines_slice));
@@ -93,12 +93,12 @@ struct Program {
                 const acc_t dy_read3_ = lane.value(dy_read3_slice);
                 lane.of(dx_pack) = T(cosines_ * dy_read_ + (0ll <= math::subtract(d_index, step_)
                     && math::subtract(d_index, step_) < d_size ? ((interleaved_
-                    ? math::remainder(math::subtract(d_index, step_), 2ll) == 0ll
-                    : math::subtract(d_index, step_) < math::floor_divide(head_dim_, 2ll)) ? -sines_read_ * dy_read2_
+                    ? math::remainder_by<2>(math::subtract(d_index, step_)) == 0ll
+                    : math::subtract(d_index, step_) < math::floor_divide_by<2>(head_dim_)) ? -sines_read_ * dy_read2_
                     : acc_t(0.0)) : acc_t(0.0)) + (0ll <= math::add(d_index, step_)
                     && math::add(d_index, step_) < d_size ? ((interleaved_
-                    ? math::remainder(math::add(d_index, step_), 2ll) == 0ll
-                    : math::add(d_index, step_) < math::floor_divide(head_dim_, 2ll)) ? acc_t(0.0)
+                    ? math::remainder_by<2>(math::add(d_index, step_)) == 0ll
+                    : math::add(d_index, step_) < math::floor_divide_by<2>(head_dim_)) ? acc_t(0.0)
                     : sines_read2_ * dy_read3_) : acc_t(0.0)));
             });
         }

@@ -39,12 +39,12 @@ struct Program {
                         8ll)) * acc_t(5.960464477539063e-08));
                 }
                 if constexpr (KIND == Kind::normal) {
-                    const i64 normal_pair_ = math::multiply(math::floor_divide(cell_index, 2ll), 2ll);
+                    const i64 normal_pair_ = math::multiply(math::floor_divide_by<2>(cell_index), 2ll);
                     const acc_t normal_radius_ = math::sqrt(acc_t(-2.0) * math::log((acc_t(philox(seed_, offset_,
                         normal_pair_)) + acc_t(0.5)) * acc_t(2.3283064365386963e-10)));
                     const acc_t normal_angle_ = acc_t(philox(seed_, offset_, math::add(normal_pair_,
                         1ll))) * acc_t(1.4629180792671596e-09);
-                    lane.of(y_pack) = T(normal_radius_ * (math::remainder(cell_index, 2ll) == 0ll
+                    lane.of(y_pack) = T(normal_radius_ * (math::remainder_by<2>(cell_index) == 0ll
                         ? math::cos(normal_angle_) : math::sin(normal_angle_)));
                 }
                 if constexpr (KIND == Kind::bernoulli) {

@@ -147,20 +147,45 @@ __device__ inline float minimum(float a, float b) {
 __device__ inline i64 add(i64 a, i64 b) { return i64(u64(a) + u64(b)); }
 __device__ inline i64 subtract(i64 a, i64 b) { return i64(u64(a) - u64(b)); }
 __device__ inline i64 multiply(i64 a, i64 b) { return i64(u64(a) * u64(b)); }
-// Whether 32 bits hold both, and neither is negative: then a division takes a quarter of the time.
+// Whether 32 bits hold both, and neither is negative: then a division takes a fraction of the time.
 __device__ inline bool are_short(i64 a, i64 b) { return (u64(a) | u64(b)) >> 32 == 0; }
-__device__ inline i64 floor_divide(i64 a, i64 b) {
+// a / b of 32 bits, b not 0. In steps, so that divisions by one number share those that depend on it alone: an estimate
+// of 2^32 / b that is never too large, one step of Newton's method, and a quotient that is at most two too small.
+__device__ inline u32 short_quotient(u32 a, u32 b) {
+#ifdef BARACUDA_HOST
+    return a / b;
+#else
+    u32 inverse = u32(quick_reciprocal(float(b)) * 4294966784.0f);
+    inverse += __umulhi(inverse, 0u - b * inverse);
+    u32 quotient = __umulhi(a, inverse), rest = a - quotient * b;
+    if (rest >= b) quotient += 1, rest -= b;
+    return rest >= b ? quotient + 1 : quotient;
+#endif
+}
+__device__ __noinline__ i64 long_quotient(i64 a, i64 b) {
     if (b == 0) return 0;
-    if (are_short(a, b)) return i64(u32(a) / u32(b));
     if (b == -1) return i64(0 - u64(a));
     return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
-__device__ inline i64 remainder(i64 a, i64 b) {
-    if (b == 0 || b == -1) return 0;
-    if (are_short(a, b)) return i64(u32(a) % u32(b));
-    const i64 rest = a % b;
-    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+__device__ inline i64 floor_divide(i64 a, i64 b) {
+    const u32 quotient = short_quotient(u32(a), u32(b));
+    if (!are_short(a, b)) return long_quotient(a, b);
+    return b == 0 ? 0 : i64(quotient);
 }
+__device__ inline i64 remainder(i64 a, i64 b) {
+    if (b == 0) return 0;
+    const u32 quotient = short_quotient(u32(a), u32(b));
+    const i64 of = are_short(a, b) ? i64(quotient) : long_quotient(a, b);
+    return i64(u64(a) - u64(of) * u64(b));
+}
+__device__ constexpr int log2_of(i64 power) { return power > 1 ? 1 + log2_of(power / 2) : 0; }
+// By a positive constant: a shift, or a multiplication.
+template <i64 BY> __device__ i64 floor_divide_by(i64 a) {
+    static_assert(BY > 0, "quotients by other constants are not special");
+    if constexpr ((BY & (BY - 1)) == 0) return a >> log2_of(BY);
+    return are_short(a, BY) ? i64(u32(a) / u32(BY)) : a / BY - (a % BY < 0);
+}
+template <i64 BY> __device__ i64 remainder_by(i64 a) { return a - floor_divide_by<BY>(a) * BY; }
 __device__ inline i64 left_shift(i64 a, i64 b) { return u64(b) < 64 ? i64(u64(a) << b) : 0; }
 __device__ inline i64 right_shift(i64 a, i64 b) { return u64(b) < 64 ? a >> b : a < 0 ? -1 : 0; }
 __device__ inline i64 bitwise_and(i64 a, i64 b) { return a & b; }

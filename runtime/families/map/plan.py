@@ -86,7 +86,8 @@ class MapPlan(PassedPlan[M]):
         assert isinstance(schedule, Schedule)
         summed = math.prod(n for (dim, _), n in space.extent.items() if dim in cls.SUMMED)
         kept = math.prod(n for (dim, _), n in space.extent.items() if dim not in cls.SUMMED)
-        return Cut.of(kept, summed, space.run_apart_from(cls.SUMMED), VECTOR_BYTES // sku.element.row.bytes, schedule)
+        run, vec = space.run_apart_from(cls.SUMMED), VECTOR_BYTES // sku.element.row.bytes
+        return Cut.of(kept, summed, run, vec, schedule, cheap=not any(cls.SUM_BYTES))
 
     def depth_of(self, dims: Collection[str], count: int) -> int:
         """The maximum number of roundings of one of the `count` terms of a sum over `dims`."""
@@ -112,6 +113,26 @@ class MapPlan(PassedPlan[M]):
         return kept, tuple(a for a in self._space.extent if a[0] in gone)
 
     @cached_property
+    def _splat(self) -> tuple[int, ...]:
+        """The operands that by their dims have one element for all cells of a pack, where the last axis has packs."""
+        along = self._sides[self._cut is not None and self._cut.walk == "rows"]
+        if not along or self._space.extent[along[-1]] == 1:
+            return ()
+        (dim, _), names = along[-1], set()
+        for name, argument in self.ARGUMENTS.items():
+            varies = any(along[-1] in axes for axes in self._space.axes_along(self.AXES[name]))
+            if not argument.written and (not varies or dim in self.PLACED.get(name, ())):
+                names.add(name)
+        names |= {f"index_{other}" for other in self.INDICES if other != dim}
+        return tuple(number for number, name in enumerate(self._operands) if name in names)
+
+    @cached_property
+    def _operands(self) -> tuple[str, ...]:
+        """What has an offset for each cell: arguments that are more than a number, and indices."""
+        arrays = [n for n, a in self.ARGUMENTS.items() if self.AXES[n] or a.written or n in self.COPIES.values()]
+        return (*arrays, *(f"index_{dim}" for dim in self.INDICES))
+
+    @cached_property
     def _wide(self) -> bool:
         return math.prod(self._space.extent.values()) >= _NARROW
 
@@ -126,27 +147,30 @@ class MapPlan(PassedPlan[M]):
         types = self._chosen_types(dtypes)
         for part, own in self._types_of(dict(zip(self.CHOSEN, types, strict=True))):
             yield from part.sources(dtypes=own)
-        for layout, walk, wide in self._shapes_of_source():
+        for layout, walk, wide, splat in self._shapes_of_source():
             for skipped in self._skips():
                 if layout in self.layouts and (wide == self._wide or (wide and layout == "strided")):
-                    yield self._source(layout, walk, types, skipped, wide)
+                    yield self._source(layout, walk, types, skipped, wide, splat)
 
     def variants(self) -> Iterator[tuple[str, dict[str, ElementKind], KernelSource]]:
         """Every layout with every choice of element types and index width: all that any arrays may need."""
         for part in self._passes:
             yield from part.variants()
-        for layout, walk, wide in self._shapes_of_source():
+        for layout, walk, wide, splat in self._shapes_of_source():
             for types in product(*(self.elements_of(name) for name in self.CHOSEN)):
-                yield layout, dict(zip(self.CHOSEN, types, strict=True)), self._source(layout, walk, types, (), wide)
+                source = self._source(layout, walk, types, (), wide, splat)
+                yield layout, dict(zip(self.CHOSEN, types, strict=True)), source
 
-    def _shapes_of_source(self) -> Iterator[tuple[str, str, bool]]:
-        """Layouts, how cells' values are used, and whether indices are wide."""
+    def _shapes_of_source(self) -> Iterator[tuple[str, str, bool, tuple[int, ...]]]:
+        """Layouts, how cells' values are used, whether indices are wide, and which operands are one element a pack."""
         if self._passes:
             return
         singles = self._cut is not None and self._cut.walk == "singles"
         for layout, wide in product(("strided",) if singles else self.LAYOUTS, (False, True)):
             for walk in (self._cut.walk,) if self._cut else ("cells", "copies")[: 2 if layout == "packed" else 1]:
-                yield layout, walk, wide
+                yield layout, walk, wide, ()
+                if layout == "packed" and self._splat:
+                    yield layout, walk, wide, self._splat
 
     def _skips(self) -> Iterator[tuple[str, ...]]:
         """The sets of outputs that a kernel may leave out, for in-place copies, with one left to write."""
@@ -161,15 +185,22 @@ class MapPlan(PassedPlan[M]):
         return bool(argument.optional) and of in argument.may_alias
 
     def _source(
-        self, layout: str, walk: str, types: tuple[ElementKind, ...], skipped: tuple[str, ...], wide: bool
+        self,
+        layout: str,
+        walk: str,
+        types: tuple[ElementKind, ...],
+        skipped: tuple[str, ...],
+        wide: bool,
+        splat: tuple[int, ...],
     ) -> KernelSource:
-        key = layout, walk, types, skipped, wide
+        key = layout, walk, types, skipped, wide, splat
         source = self._sources.get(key)
         if source is None:
             optional = [name for name, argument in self.ARGUMENTS.items() if argument.optional]
+            constants = {"LAYOUT": layout.upper(), "WIDE": int(wide), "WALK": walk.upper(), "SPLAT": sum(1 << n for n in splat)}
             source = self._sources[key] = kernel_source(
                 self._row,
-                {"LAYOUT": layout.upper(), "WIDE": int(wide), "WALK": walk.upper(), **self._kind, **self._number},
+                {**constants, **self._kind, **self._number},
                 present={name: self.present(name) and name not in skipped for name in optional},
                 types=dict(zip(self.CHOSEN, types, strict=True)),
                 element=self._word,
@@ -226,7 +257,10 @@ class MapPlan(PassedPlan[M]):
         written = any(self.ARGUMENTS[n].written for n in views)
         wide, copies = self._wide or self._is_far(views, list(steps), kept, across), math.prod(across.extents)
         walk = self._cut.walk if self._cut else "copies" if copies > 1 else "cells"
-        source = self._source(layout, walk, types, skipped, wide)
+        along = across if walk == "rows" else kept
+        is_usual = layout == "packed" and not any(along.strides[n][-1] for n in self._splat)
+        splat = self._splat if is_usual else ()
+        source = self._source(layout, walk, types, skipped, wide, splat)
         schedule = self.sku.schedule
         assert isinstance(schedule, Schedule)
         vec = VECTOR_BYTES // self.element.row.bytes
@@ -294,11 +328,10 @@ class MapPlan(PassedPlan[M]):
 
         Of a tensor that is read at computed places, only along the other axes.
         """
-        copied, steps = self.COPIES.values(), {}
-        for name, argument in self.ARGUMENTS.items():
-            if self.AXES[name] or argument.written or name in copied:
-                axes = self.AXES[name] if name in views else ()
-                steps[name] = self._space.strides_of(axes, views[name].strides) if axes else _NO_AXIS
+        steps: dict[str, dict[Axis, int]] = {}
+        for name in self._operands:
+            axes = self.AXES[name] if name in views else ()
+            steps[name] = self._space.strides_of(axes, views[name].strides) if axes else _NO_AXIS
         for name, dims in self.PLACED.items():
             steps[name] = {axis: step for axis, step in steps[name].items() if axis[0] not in dims}
         needed = self.CELL_INDICES if self._cut is None else self.INDICES

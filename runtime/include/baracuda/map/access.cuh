@@ -79,6 +79,22 @@ __device__ PackWords<T, N> read_words(const T* data, const R& run, int operand, 
     return words;
 }
 
+// Of PACKED and FLAT runs.
+template <typename T, class I, int N, int PACKS, int OPERANDS, Layout LAYOUT>
+__device__ void read_packs(Pack<T, N> (&pack)[PACKS], const T* data, const Run<I, OPERANDS, LAYOUT, N> (&run)[PACKS],
+                           int operand, bool vectorized, const int (&live)[PACKS]) {
+    PackWords<T, N> words[PACKS];
+    if (vectorized && all_live<LAYOUT, N>(live)) {
+#pragma unroll
+        for (int k = 0; k < PACKS; ++k) words[k].load(run[k].at(data, operand, 0));
+    } else {
+#pragma unroll
+        for (int k = 0; k < PACKS; ++k) words[k] = read_words<T, N, LAYOUT>(data, run[k], operand, vectorized, live[k]);
+    }
+#pragma unroll
+    for (int k = 0; k < PACKS; ++k) pack[k] = words[k].pack();
+}
+
 // The first live[k] cells of each run, zeros for the rest, from a tensor of any alignment. Bit `operand` of
 // `vectorized`: N cells of the tensor are an aligned pack.
 template <typename T, class I, int N, int PACKS, int OPERANDS, Layout LAYOUT>
@@ -91,26 +107,14 @@ __device__ void read(Pack<T, N> (&pack)[PACKS], const T* data, const Run<I, OPER
 #pragma unroll
         for (int k = 0; k < PACKS; ++k)
             if (!live[k]) pack[k] = {};
-    } else if constexpr (LAYOUT == Layout::STRIDED) {
-        if (all_live<LAYOUT, N>(live)) {
+    } else if (LAYOUT == Layout::STRIDED && all_live<LAYOUT, N>(live)) {
 #pragma unroll
-            for (int k = 0; k < PACKS; ++k) pack[k] = read_all<T, N>(data, run[k], operand);
-        } else {
+        for (int k = 0; k < PACKS; ++k) pack[k] = read_all<T, N>(data, run[k], operand);
+    } else if (LAYOUT == Layout::STRIDED || (LAYOUT == Layout::PACKED && is_splat(operand))) {
 #pragma unroll
-            for (int k = 0; k < PACKS; ++k) pack[k] = read_lanes<T, N>(data, run[k], operand, live[k]);
-        }
+        for (int k = 0; k < PACKS; ++k) pack[k] = read_lanes<T, N>(data, run[k], operand, live[k]);
     } else {
-        PackWords<T, N> words[PACKS];
-        if ((vectorized >> operand & 1) && all_live<LAYOUT, N>(live)) {
-#pragma unroll
-            for (int k = 0; k < PACKS; ++k) words[k].load(run[k].at(data, operand, 0));
-        } else {
-#pragma unroll
-            for (int k = 0; k < PACKS; ++k)
-                words[k] = read_words<T, N, LAYOUT>(data, run[k], operand, vectorized >> operand & 1, live[k]);
-        }
-#pragma unroll
-        for (int k = 0; k < PACKS; ++k) pack[k] = words[k].pack();
+        read_packs(pack, data, run, operand, vectorized >> operand & 1, live);
     }
 }
 

@@ -75,15 +75,32 @@ template <class I, int OPERANDS, Layout LAYOUT, int N, bool ROWS> struct Terms {
         origin.find(first, cell_stride, live, outer, stride);
     }
 
-    template <int GROUP>
+    // Units [unit, ...), `step` apart. WHOLE: all exist, with all their cells.
+    template <bool WHOLE, int GROUP>
     __device__ void place(R (&run)[GROUP], int (&live)[GROUP], I unit, int step, I end, const Space& summed,
                           const Strides<OPERANDS>& stride) {
+        if constexpr (WHOLE && ROWS && R::ONE_PLACE) {
+            const I column = walker.seek(unit * N, summed, stride);
+            if (column + I(GROUP - 1) * step * N < I(summed.extent[0])) {  // all are in this row
+#pragma unroll
+                for (int k = 0; k < GROUP; ++k) {
+                    live[k] = N;
+                    place_in_row(run[k], column + I(k) * step * N, summed, stride);
+                }
+                return;
+            }
+        }
 #pragma unroll
         for (int k = 0; k < GROUP; ++k) {
             const I at = unit + I(k) * step;
-            live[k] = at >= end ? 0 : ROWS ? live_of<N>(at * N, summed.count) : outer_live;
-            place(run[k], live[k], at >= end ? unit : at, summed, stride);
+            const bool exists = WHOLE || at < end;
+            live[k] = WHOLE ? N : !exists ? 0 : ROWS ? live_of<N>(at * N, summed.count) : outer_live;
+            place(run[k], live[k], exists ? at : unit, summed, stride);
         }
+    }
+    // Whether all of so many units exist, with all their cells.
+    __device__ bool are_whole(I first, I last, I end, const Space& summed) const {
+        return last < end && first <= last && (ROWS ? I(last * N) + N <= I(summed.count) : outer_live == N);
     }
 
     __device__ void place(R& run, int live, I unit, const Space& summed, const Strides<OPERANDS>& stride) {
@@ -94,13 +111,16 @@ template <class I, int OPERANDS, Layout LAYOUT, int N, bool ROWS> struct Terms {
             for (int o = 0; o < OPERANDS; ++o) run.base[o] = walker.begin[0][o] + column * I(stride[o][0]);
         } else {
             if constexpr (R::ONE_PLACE || R::ROWS) {
-                const I column = walker.seek(unit * N, summed, stride);
-                run.place_in(walker.begin[0], walker.begin[R::ROWS], column, summed, stride);
+                return place_in_row(run, walker.seek(unit * N, summed, stride), summed, stride);
             } else {
                 run.find(unit * N, I(1), live, summed, stride);
             }
             run.move(origin.place[0]);
         }
+    }
+    __device__ void place_in_row(R& run, I column, const Space& summed, const Strides<OPERANDS>& stride) {
+        run.place_in(walker.begin[0], walker.begin[R::ROWS], column, summed, stride);
+        run.move(origin.place[0]);
     }
 };
 

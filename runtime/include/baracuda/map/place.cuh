@@ -143,6 +143,19 @@ __device__ void locate(I (&at)[CELLS][OPERANDS], const I (&cell)[CELLS], const S
     add(last, false);
 }
 
+// Bit o of BARACUDA_SPLAT, which the plan sets: operand o has one offset for all cells of a PACKED pack. A kernel that
+// knows has one register for its value; another one finds out as it reads, with registers for all.
+#ifndef BARACUDA_SPLAT
+#define BARACUDA_SPLAT 0
+#endif
+constexpr u64 SPLAT = BARACUDA_SPLAT;
+__device__ constexpr bool is_splat(int operand) { return operand < 64 && SPLAT >> operand & 1; }
+__device__ constexpr int count_splat() {
+    int count = 0;
+    for (int o = 0; o < 64; ++o) count += is_splat(o);
+    return count;
+}
+
 // N neighbouring cells in each operand.
 template <class I, int OPERANDS, Layout LAYOUT, int N> struct Run {
     static constexpr bool ONE_PLACE = N == 1 || LAYOUT == Layout::PACKED, ROWS = !ONE_PLACE && LAYOUT == Layout::FLAT;
@@ -159,7 +172,10 @@ template <class I, int OPERANDS, Layout LAYOUT, int N> struct Run {
     // The offset of cell i in an operand, from `base` on.
     __device__ I from_base(int operand, int i) const {
         if (!ONE_PLACE && !ROWS) return place[i % PLACES][operand];
-        return (in_first(i) ? place[0][operand] : place[PLACES - 1][operand]) + i * last_stride[operand];
+        return (in_first(i) ? place[0][operand] : place[PLACES - 1][operand]) + step(operand, i);
+    }
+    __device__ I step(int operand, int i) const {
+        return ONE_PLACE && is_splat(operand) ? 0 : i * last_stride[operand];
     }
     // The address of cell i, and of what lies so many elements behind it.
     template <typename T> __device__ T* at(T* data, int operand, int i, I behind = 0) const {
@@ -174,7 +190,7 @@ template <class I, int OPERANDS, Layout LAYOUT, int N> struct Run {
     }
     __device__ void index(i64& index, int operand, int i) const { index = i64(base[operand] + from_base(operand, i)); }
     __device__ void index(Index& index, int operand, int i) const {
-        const I all = base[operand] + (ONE_PLACE || ROWS ? i * last_stride[operand] : 0);
+        const I all = base[operand] + (ONE_PLACE || ROWS ? step(operand, i) : 0);
         const int row = ONE_PLACE || ROWS ? 0 : i % PLACES;
         index = {{all + place[row][operand], all + place[ROWS ? 1 : row][operand], in_first(i)}};
     }

@@ -34,7 +34,7 @@ template <int AXES> struct PlacedAxes {
 // Operands, none of which may move along a run for places to be equally far apart in it.
 template <int... OPERANDS> struct Operands {
     template <class R> __device__ bool hold([[maybe_unused]] const R& run) const {
-        return (true && ... && (run.last_stride[OPERANDS] == 0));
+        return (true && ... && ((R::ONE_PLACE && is_splat(OPERANDS)) || run.last_stride[OPERANDS] == 0));
     }
 };
 
@@ -78,6 +78,26 @@ __device__ bool read_even(V (&value)[N], const Placed<T, AXES>& from, V outside,
     return true;
 }
 
+// Computes the place of each cell by itself. Of a PACKED run, all cells exist.
+template <Layout LAYOUT, typename V, int N, typename T, class R, int AXES, class F>
+__device__ void read_each(V (&value)[N], const Placed<T, AXES>& from, V outside, const R& run, int live,
+                          const F& place_of) {
+    T found[N];
+    bool inside[N];
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        i64 place[AXES];
+        inside[i] = LAYOUT == Layout::PACKED || i < live;
+        if (inside[i]) {
+            place_of(place, i);
+            inside[i] = from.axes.contain(place);
+        }
+        if (inside[i]) found[i] = *from.at(run, i, place);
+    }
+#pragma unroll
+    for (int i = 0; i < N; ++i) value[i] = inside[i] ? V(found[i]) : outside;  // once all loads are on their way
+}
+
 // The elements of a run's cells; `even`: their places are equally far apart.
 template <Layout LAYOUT, typename V, int N, typename T, class R, int AXES, class F>
 __device__ void read_places(V (&value)[N], const Placed<T, AXES>& from, V outside, const R& run, int live, bool even,
@@ -86,14 +106,9 @@ __device__ void read_places(V (&value)[N], const Placed<T, AXES>& from, V outsid
         const bool in_row = is_live<LAYOUT>(N - 1, live) && (R::ONE_PLACE || run.left >= N);
         if (even && in_row && read_even(value, from, outside, run, place_of)) return;
     }
+    if (LAYOUT != Layout::PACKED || live > 0) return read_each<LAYOUT>(value, from, outside, run, live, place_of);
 #pragma unroll
-    for (int i = 0; i < N; ++i) {
-        value[i] = outside;
-        if (!is_live<LAYOUT>(i, live)) continue;
-        i64 place[AXES];
-        place_of(place, i);
-        if (from.axes.contain(place)) value[i] = V(*from.at(run, i, place));
-    }
+    for (int i = 0; i < N; ++i) value[i] = outside;
 }
 
 }  // namespace baracuda

@@ -174,13 +174,30 @@ __device__ void store_values(const Args& args, const RunOf<Args, N> (&run)[1], c
     write_cells<N>(packs, args, run, live);
 }
 
+// One step of a thread: PACKS units of its owner. WHOLE: all of their cells exist, which needs no conditions.
+template <class Program, bool WHOLE, class Args, class Parts, class I, int N, bool ROWS>
+__device__ void add_terms(const Args& args, Parts& parts, Terms<I, Args::OPERANDS, LAYOUT, N, ROWS>& places, I unit,
+                          int step, I end) {
+    constexpr int PACKS = Schedule::PACKS;
+    constexpr int GROUP = LAYOUT == Layout::PACKED ? PACKS : LAYOUT == Layout::FLAT ? PACKS / 2 : ROWS ? 1 : PACKS;
+    typename Program::template Reduced<Step<PACKS, N>::template Terms> terms;
+#pragma unroll
+    for (int k = 0; k < PACKS; k += GROUP) {
+        RunOf<Args, N> run[GROUP];
+        int valid[GROUP];
+        places.template place<WHOLE>(run, valid, unit + I(k) * step, step, end, args.inner, args.inner_stride);
+        compute_terms<Program, N>(args, run, valid, terms, k);
+        Parts::each([&](auto& term) { term.template pair_up<GROUP>(k); }, terms);
+    }
+    Parts::each([&](auto& part, auto& term) { part.add(term); }, parts, terms);
+}
+
 // Block (x, y): group x of owners, split y of their terms. An owner is an output cell (ROWS) or a pack of them
 // (COLUMNS), and `slices` threads share its terms: a thread takes every slices-th pack of terms (ROWS) or term
 // (COLUMNS), PACKS at a time. The order of reduction depends on the problem's shape alone.
 template <class Program, class Args> __device__ void reduce_terms(const Args& args) {
     constexpr bool ROWS = WALK == Walk::ROWS;
     constexpr int N = 16 / sizeof(Element), OUTPUTS = ROWS ? 1 : N, PACKS = Schedule::PACKS;
-    constexpr int GROUP = LAYOUT == Layout::PACKED ? PACKS : LAYOUT == Layout::FLAT ? PACKS / 2 : ROWS ? 1 : PACKS;
     using Parts = typename Program::template Reduced<Owned<OUTPUTS>::template Parts>;
     const Share<Schedule::THREADS, ROWS> share(args.cut.slice_bits);
     const OutputCells<index_t, LAYOUT, OUTPUTS> cells(share, args.outer.count);
@@ -190,16 +207,12 @@ template <class Program, class Args> __device__ void reduce_terms(const Args& ar
     const index_t end = cells.live ? units.end : 0;
     Parts parts;
     for (index_t unit = units.begin; unit < end; unit += index_t(units.step) * PACKS) {
-        typename Program::template Reduced<Step<PACKS, N>::template Terms> terms;
-#pragma unroll
-        for (int k = 0; k < PACKS; k += GROUP) {
-            RunOf<Args, N> run[GROUP];
-            int valid[GROUP];
-            places.place(run, valid, unit + index_t(k) * units.step, units.step, end, args.inner, args.inner_stride);
-            compute_terms<Program, N>(args, run, valid, terms, k);
-            Parts::each([&](auto& term) { term.template pair_up<GROUP>(k); }, terms);
+        const index_t last = unit + index_t(units.step) * (PACKS - 1);
+        if (!Program::PLACED && places.are_whole(unit, last, end, args.inner)) {
+            add_terms<Program, true>(args, parts, places, unit, units.step, end);
+        } else {
+            add_terms<Program, false>(args, parts, places, unit, units.step, end);
         }
-        Parts::each([&](auto& part, auto& term) { part.add(term); }, parts, terms);
     }
     typename Program::template Reduced<Owned<OUTPUTS>::template Values> values;
     unsigned char* const scratch =
@@ -296,10 +309,10 @@ __device__ constexpr int blocks_of_columns(int operands, int widest) {
     return words > 2 ? 2 : words == 2 ? sums - 1 : sums;
 }
 template <class Program> __device__ constexpr int blocks_per_sm() {
-    constexpr int OPERANDS = Program::Args::OPERANDS;
+    constexpr int OPERANDS = Program::Args::OPERANDS - count_splat();
     constexpr bool STORED = WALK == Walk::CELLS || WALK == Walk::COPIES;
     if (BARACUDA_WIDE) return 1;
-    if (Program::PLACED) return STORED ? 3 : 1;
+    if (Program::PLACED) return !STORED ? 1 : LAYOUT == Layout::PACKED ? 4 : 3;
     if (STORED) return blocks_of_cells(OPERANDS, Program::RANDOM);
     // Measured: f64 4131 GB/s with 6 blocks, 3934 with 8; bf16 3379 and 3550.
     if (WALK == Walk::SINGLES) return sizeof(Element) > 4 ? 6 : 8;

@@ -8,312 +8,161 @@ from __future__ import annotations
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING, Any
 
-MODULES = {
-    "AdamWDescriptor": "optimizer.adamw",
-    "AdamWMasterDescriptor": "optimizer.adamw_master",
-    "AdamWMasterPlan": "optimizer.adamw_master",
-    "AdamWPlan": "optimizer.adamw",
-    "AlibiBackwardDescriptor": "attention.alibi_backward",
-    "AlibiBackwardPlan": "attention.alibi_backward",
-    "AlibiDescriptor": "attention.alibi",
-    "AlibiPlan": "attention.alibi",
-    "AvgPool2dBackwardDescriptor": "pooling.avg_pool2d_backward",
-    "AvgPool2dBackwardPlan": "pooling.avg_pool2d_backward",
-    "AvgPool2dDescriptor": "pooling.avg_pool2d",
-    "AvgPool2dPlan": "pooling.avg_pool2d",
-    "BatchNormBackwardDescriptor": "normalization.batch_norm_backward",
-    "BatchNormBackwardPlan": "normalization.batch_norm_backward",
-    "BatchNormDescriptor": "normalization.batch_norm",
-    "BatchNormPlan": "normalization.batch_norm",
-    "BinaryBackwardDescriptor": "elementwise.binary_backward",
-    "BinaryBackwardPlan": "elementwise.binary_backward",
-    "BinaryDescriptor": "elementwise.binary",
-    "BinaryPlan": "elementwise.binary",
-    "CausalConv1dBackwardDescriptor": "convolution.causal_conv1d_backward",
-    "CausalConv1dBackwardPlan": "convolution.causal_conv1d_backward",
-    "CausalConv1dDescriptor": "convolution.causal_conv1d",
-    "CausalConv1dPlan": "convolution.causal_conv1d",
-    "CausalConv1dUpdateDescriptor": "convolution.causal_conv1d_update",
-    "CausalConv1dUpdatePlan": "convolution.causal_conv1d_update",
-    "ClipNormDescriptor": "optimizer.clip_norm",
-    "ClipNormPlan": "optimizer.clip_norm",
-    "ConcatenateDescriptor": "shape_layout.concatenate",
-    "ConcatenatePlan": "shape_layout.concatenate",
-    "ConditionalBackwardDescriptor": "elementwise.conditional_backward",
-    "ConditionalBackwardPlan": "elementwise.conditional_backward",
-    "ConditionalDescriptor": "elementwise.conditional",
-    "ConditionalPlan": "elementwise.conditional",
-    "CrossEntropyBackwardDescriptor": "loss.cross_entropy_backward",
-    "CrossEntropyBackwardPlan": "loss.cross_entropy_backward",
-    "CrossEntropyDescriptor": "loss.cross_entropy",
-    "CrossEntropyPlan": "loss.cross_entropy",
-    "DropoutBackwardDescriptor": "random.dropout_backward",
-    "DropoutBackwardPlan": "random.dropout_backward",
-    "DropoutDescriptor": "random.dropout",
-    "DropoutPlan": "random.dropout",
-    "EMADescriptor": "optimizer.ema",
-    "EMAPlan": "optimizer.ema",
-    "EmbeddingDescriptor": "shape_layout.embedding",
-    "EmbeddingPlan": "shape_layout.embedding",
-    "FlashSdpaBackwardDescriptor": "attention.flash_sdpa_backward",
-    "FlashSdpaBackwardPlan": "attention.flash_sdpa_backward",
-    "FlashSdpaDescriptor": "attention.flash_sdpa",
-    "FlashSdpaPlan": "attention.flash_sdpa",
-    "FlashSdpaSm89Plan": "attention.flash_sdpa",
-    "FlashSdpaSm90Plan": "attention.flash_sdpa",
-    "Fp8QuantizeDescriptor": "quantization.fp8_quantize",
-    "Fp8QuantizePlan": "quantization.fp8_quantize",
-    "GatedBackwardDescriptor": "elementwise.gated_backward",
-    "GatedBackwardPlan": "elementwise.gated_backward",
-    "GatedDescriptor": "elementwise.gated",
-    "GatedPlan": "elementwise.gated",
-    "GeGLUBackwardDescriptor": "activation.geglu_backward",
-    "GeGLUBackwardPlan": "activation.geglu_backward",
-    "GeGLUDescriptor": "activation.geglu",
-    "GeGLUPlan": "activation.geglu",
-    "GroupNormBackwardDescriptor": "normalization.group_norm_backward",
-    "GroupNormBackwardPlan": "normalization.group_norm_backward",
-    "GroupNormDescriptor": "normalization.group_norm",
-    "GroupNormPlan": "normalization.group_norm",
-    "Int8QuantizeDescriptor": "quantization.int8_quantize",
-    "Int8QuantizePlan": "quantization.int8_quantize",
-    "IntBinaryDescriptor": "elementwise.int_binary",
-    "IntBinaryPlan": "elementwise.int_binary",
-    "LayerNormBackwardDescriptor": "normalization.layer_norm_backward",
-    "LayerNormBackwardPlan": "normalization.layer_norm_backward",
-    "LayerNormDescriptor": "normalization.layer_norm",
-    "LayerNormPlan": "normalization.layer_norm",
-    "LionDescriptor": "optimizer.lion",
-    "LionPlan": "optimizer.lion",
-    "LogSoftmaxBackwardDescriptor": "softmax.log_softmax_backward",
-    "LogSoftmaxBackwardPlan": "softmax.log_softmax_backward",
-    "LogSoftmaxDescriptor": "softmax.log_softmax",
-    "LogSoftmaxPlan": "softmax.log_softmax",
-    "Pad2dBackwardDescriptor": "shape_layout.pad2d_backward",
-    "Pad2dBackwardPlan": "shape_layout.pad2d_backward",
-    "Pad2dDescriptor": "shape_layout.pad2d",
-    "Pad2dPlan": "shape_layout.pad2d",
-    "ParametricBackwardDescriptor": "elementwise.parametric_backward",
-    "ParametricBackwardPlan": "elementwise.parametric_backward",
-    "ParametricDescriptor": "elementwise.parametric",
-    "ParametricPlan": "elementwise.parametric",
-    "PointwiseLossBackwardDescriptor": "elementwise.pointwise_loss_backward",
-    "PointwiseLossBackwardPlan": "elementwise.pointwise_loss_backward",
-    "PointwiseLossDescriptor": "elementwise.pointwise_loss",
-    "PointwiseLossPlan": "elementwise.pointwise_loss",
-    "PredicateDescriptor": "elementwise.predicate",
-    "PredicatePlan": "elementwise.predicate",
-    "RMSNormBackwardDescriptor": "normalization.rms_norm_backward",
-    "RMSNormBackwardPlan": "normalization.rms_norm_backward",
-    "RMSNormDescriptor": "normalization.rms_norm",
-    "RMSNormPlan": "normalization.rms_norm",
-    "RandomValuesDescriptor": "random.random_values",
-    "RandomValuesPlan": "random.random_values",
-    "ReduceAxesArgDescriptor": "reduction.reduce_axes_arg",
-    "ReduceAxesArgPlan": "reduction.reduce_axes_arg",
-    "ReduceAxesBackwardDescriptor": "reduction.reduce_axes_backward",
-    "ReduceAxesBackwardPlan": "reduction.reduce_axes_backward",
-    "ReduceAxesBoolDescriptor": "reduction.reduce_axes_bool",
-    "ReduceAxesBoolPlan": "reduction.reduce_axes_bool",
-    "ReduceAxesDescriptor": "reduction.reduce_axes",
-    "ReduceAxesIntDescriptor": "reduction.reduce_axes_int",
-    "ReduceAxesIntPlan": "reduction.reduce_axes_int",
-    "ReduceAxesPlan": "reduction.reduce_axes",
-    "ReducedLossBackwardDescriptor": "loss.reduced_loss_backward",
-    "ReducedLossBackwardPlan": "loss.reduced_loss_backward",
-    "ReducedLossDescriptor": "loss.reduced_loss",
-    "ReducedLossPlan": "loss.reduced_loss",
-    "RelationDescriptor": "elementwise.relation",
-    "RelationPlan": "elementwise.relation",
-    "RepeatBackwardDescriptor": "shape_layout.repeat_backward",
-    "RepeatBackwardPlan": "shape_layout.repeat_backward",
-    "RepeatDescriptor": "shape_layout.repeat",
-    "RepeatPlan": "shape_layout.repeat",
-    "RopeBackwardDescriptor": "attention.rope_backward",
-    "RopeBackwardPlan": "attention.rope_backward",
-    "RopeDescriptor": "attention.rope",
-    "RopePlan": "attention.rope",
-    "SGDDescriptor": "optimizer.sgd",
-    "SGDPlan": "optimizer.sgd",
-    "SdpaBackwardDescriptor": "attention.sdpa_backward",
-    "SdpaBackwardPlan": "attention.sdpa_backward",
-    "SdpaDescriptor": "attention.sdpa",
-    "SdpaPlan": "attention.sdpa",
-    "SoftmaxBackwardDescriptor": "softmax.softmax_backward",
-    "SoftmaxBackwardPlan": "softmax.softmax_backward",
-    "SoftmaxDescriptor": "softmax.softmax",
-    "SoftmaxPlan": "softmax.softmax",
-    "SwiGLUBackwardDescriptor": "activation.swiglu_backward",
-    "SwiGLUBackwardPlan": "activation.swiglu_backward",
-    "SwiGLUDescriptor": "activation.swiglu",
-    "SwiGLUPlan": "activation.swiglu",
-    "TernaryBackwardDescriptor": "elementwise.ternary_backward",
-    "TernaryBackwardPlan": "elementwise.ternary_backward",
-    "TernaryDescriptor": "elementwise.ternary",
-    "TernaryPlan": "elementwise.ternary",
-    "UnaryBackwardDescriptor": "elementwise.unary_backward",
-    "UnaryBackwardPlan": "elementwise.unary_backward",
-    "UnaryDescriptor": "elementwise.unary",
-    "UnaryPlan": "elementwise.unary",
-    "VarMeanBackwardDescriptor": "reduction.var_mean_backward",
-    "VarMeanBackwardPlan": "reduction.var_mean_backward",
-    "VarMeanDescriptor": "reduction.var_mean",
-    "VarMeanPlan": "reduction.var_mean",
+_CLASSES = {
+    "activation.geglu": "GeGLUDescriptor GeGLUPlan",
+    "activation.geglu_backward": "GeGLUBackwardDescriptor GeGLUBackwardPlan",
+    "activation.swiglu": "SwiGLUDescriptor SwiGLUPlan",
+    "activation.swiglu_backward": "SwiGLUBackwardDescriptor SwiGLUBackwardPlan",
+    "attention.alibi": "AlibiDescriptor AlibiPlan",
+    "attention.alibi_backward": "AlibiBackwardDescriptor AlibiBackwardPlan",
+    "attention.flash_sdpa": "FlashSdpaDescriptor FlashSdpaPlan FlashSdpaSm90Plan FlashSdpaSm89Plan",
+    "attention.flash_sdpa_backward": "FlashSdpaBackwardDescriptor FlashSdpaBackwardPlan",
+    "attention.rope": "RopeDescriptor RopePlan",
+    "attention.rope_backward": "RopeBackwardDescriptor RopeBackwardPlan",
+    "attention.sdpa": "SdpaDescriptor SdpaPlan",
+    "attention.sdpa_backward": "SdpaBackwardDescriptor SdpaBackwardPlan",
+    "convolution.causal_conv1d": "CausalConv1dDescriptor CausalConv1dPlan",
+    "convolution.causal_conv1d_backward": "CausalConv1dBackwardDescriptor CausalConv1dBackwardPlan",
+    "convolution.causal_conv1d_update": "CausalConv1dUpdateDescriptor CausalConv1dUpdatePlan",
+    "elementwise.binary": "BinaryDescriptor BinaryPlan",
+    "elementwise.binary_backward": "BinaryBackwardDescriptor BinaryBackwardPlan",
+    "elementwise.conditional": "ConditionalDescriptor ConditionalPlan",
+    "elementwise.conditional_backward": "ConditionalBackwardDescriptor ConditionalBackwardPlan",
+    "elementwise.gated": "GatedDescriptor GatedPlan",
+    "elementwise.gated_backward": "GatedBackwardDescriptor GatedBackwardPlan",
+    "elementwise.int_binary": "IntBinaryDescriptor IntBinaryPlan",
+    "elementwise.parametric": "ParametricDescriptor ParametricPlan",
+    "elementwise.parametric_backward": "ParametricBackwardDescriptor ParametricBackwardPlan",
+    "elementwise.pointwise_loss": "PointwiseLossDescriptor PointwiseLossPlan",
+    "elementwise.pointwise_loss_backward": "PointwiseLossBackwardDescriptor PointwiseLossBackwardPlan",
+    "elementwise.predicate": "PredicateDescriptor PredicatePlan",
+    "elementwise.relation": "RelationDescriptor RelationPlan",
+    "elementwise.ternary": "TernaryDescriptor TernaryPlan",
+    "elementwise.ternary_backward": "TernaryBackwardDescriptor TernaryBackwardPlan",
+    "elementwise.unary": "UnaryDescriptor UnaryPlan",
+    "elementwise.unary_backward": "UnaryBackwardDescriptor UnaryBackwardPlan",
+    "loss.cross_entropy": "CrossEntropyDescriptor CrossEntropyPlan",
+    "loss.cross_entropy_backward": "CrossEntropyBackwardDescriptor CrossEntropyBackwardPlan",
+    "loss.reduced_loss": "ReducedLossDescriptor ReducedLossPlan",
+    "loss.reduced_loss_backward": "ReducedLossBackwardDescriptor ReducedLossBackwardPlan",
+    "normalization.batch_norm": "BatchNormDescriptor BatchNormPlan",
+    "normalization.batch_norm_backward": "BatchNormBackwardDescriptor BatchNormBackwardPlan",
+    "normalization.group_norm": "GroupNormDescriptor GroupNormPlan",
+    "normalization.group_norm_backward": "GroupNormBackwardDescriptor GroupNormBackwardPlan",
+    "normalization.layer_norm": "LayerNormDescriptor LayerNormPlan",
+    "normalization.layer_norm_backward": "LayerNormBackwardDescriptor LayerNormBackwardPlan",
+    "normalization.rms_norm": "RMSNormDescriptor RMSNormPlan",
+    "normalization.rms_norm_backward": "RMSNormBackwardDescriptor RMSNormBackwardPlan",
+    "optimizer.adamw": "AdamWDescriptor AdamWPlan",
+    "optimizer.adamw_master": "AdamWMasterDescriptor AdamWMasterPlan",
+    "optimizer.clip_norm": "ClipNormDescriptor ClipNormPlan",
+    "optimizer.ema": "EMADescriptor EMAPlan",
+    "optimizer.lion": "LionDescriptor LionPlan",
+    "optimizer.sgd": "SGDDescriptor SGDPlan",
+    "pooling.avg_pool2d": "AvgPool2dDescriptor AvgPool2dPlan",
+    "pooling.avg_pool2d_backward": "AvgPool2dBackwardDescriptor AvgPool2dBackwardPlan",
+    "quantization.fp8_quantize": "Fp8QuantizeDescriptor Fp8QuantizePlan",
+    "quantization.int8_quantize": "Int8QuantizeDescriptor Int8QuantizePlan",
+    "random.dropout": "DropoutDescriptor DropoutPlan",
+    "random.dropout_backward": "DropoutBackwardDescriptor DropoutBackwardPlan",
+    "random.random_values": "RandomValuesDescriptor RandomValuesPlan",
+    "reduction.reduce_axes": "ReduceAxesDescriptor ReduceAxesPlan",
+    "reduction.reduce_axes_arg": "ReduceAxesArgDescriptor ReduceAxesArgPlan",
+    "reduction.reduce_axes_backward": "ReduceAxesBackwardDescriptor ReduceAxesBackwardPlan",
+    "reduction.reduce_axes_bool": "ReduceAxesBoolDescriptor ReduceAxesBoolPlan",
+    "reduction.reduce_axes_int": "ReduceAxesIntDescriptor ReduceAxesIntPlan",
+    "reduction.var_mean": "VarMeanDescriptor VarMeanPlan",
+    "reduction.var_mean_backward": "VarMeanBackwardDescriptor VarMeanBackwardPlan",
+    "shape_layout.concatenate": "ConcatenateDescriptor ConcatenatePlan",
+    "shape_layout.embedding": "EmbeddingDescriptor EmbeddingPlan",
+    "shape_layout.pad2d": "Pad2dDescriptor Pad2dPlan",
+    "shape_layout.pad2d_backward": "Pad2dBackwardDescriptor Pad2dBackwardPlan",
+    "shape_layout.repeat": "RepeatDescriptor RepeatPlan",
+    "shape_layout.repeat_backward": "RepeatBackwardDescriptor RepeatBackwardPlan",
+    "softmax.log_softmax": "LogSoftmaxDescriptor LogSoftmaxPlan",
+    "softmax.log_softmax_backward": "LogSoftmaxBackwardDescriptor LogSoftmaxBackwardPlan",
+    "softmax.softmax": "SoftmaxDescriptor SoftmaxPlan",
+    "softmax.softmax_backward": "SoftmaxBackwardDescriptor SoftmaxBackwardPlan",
 }
+MODULES = {name: module for module, names in _CLASSES.items() for name in names.split()}
 
 __all__ = [*MODULES, "MODULES", "import_all"]
 
 if TYPE_CHECKING:
-    from .activation.geglu import GeGLUDescriptor as GeGLUDescriptor
-    from .activation.geglu import GeGLUPlan as GeGLUPlan
-    from .activation.geglu_backward import GeGLUBackwardDescriptor as GeGLUBackwardDescriptor
-    from .activation.geglu_backward import GeGLUBackwardPlan as GeGLUBackwardPlan
-    from .activation.swiglu import SwiGLUDescriptor as SwiGLUDescriptor
-    from .activation.swiglu import SwiGLUPlan as SwiGLUPlan
-    from .activation.swiglu_backward import SwiGLUBackwardDescriptor as SwiGLUBackwardDescriptor
-    from .activation.swiglu_backward import SwiGLUBackwardPlan as SwiGLUBackwardPlan
-    from .attention.alibi import AlibiDescriptor as AlibiDescriptor
-    from .attention.alibi import AlibiPlan as AlibiPlan
-    from .attention.alibi_backward import AlibiBackwardDescriptor as AlibiBackwardDescriptor
-    from .attention.alibi_backward import AlibiBackwardPlan as AlibiBackwardPlan
-    from .attention.flash_sdpa import FlashSdpaDescriptor as FlashSdpaDescriptor
-    from .attention.flash_sdpa import FlashSdpaPlan as FlashSdpaPlan
-    from .attention.flash_sdpa import FlashSdpaSm89Plan as FlashSdpaSm89Plan
-    from .attention.flash_sdpa import FlashSdpaSm90Plan as FlashSdpaSm90Plan
-    from .attention.flash_sdpa_backward import FlashSdpaBackwardDescriptor as FlashSdpaBackwardDescriptor
-    from .attention.flash_sdpa_backward import FlashSdpaBackwardPlan as FlashSdpaBackwardPlan
-    from .attention.rope import RopeDescriptor as RopeDescriptor
-    from .attention.rope import RopePlan as RopePlan
-    from .attention.rope_backward import RopeBackwardDescriptor as RopeBackwardDescriptor
-    from .attention.rope_backward import RopeBackwardPlan as RopeBackwardPlan
-    from .attention.sdpa import SdpaDescriptor as SdpaDescriptor
-    from .attention.sdpa import SdpaPlan as SdpaPlan
-    from .attention.sdpa_backward import SdpaBackwardDescriptor as SdpaBackwardDescriptor
-    from .attention.sdpa_backward import SdpaBackwardPlan as SdpaBackwardPlan
-    from .convolution.causal_conv1d import CausalConv1dDescriptor as CausalConv1dDescriptor
-    from .convolution.causal_conv1d import CausalConv1dPlan as CausalConv1dPlan
-    from .convolution.causal_conv1d_backward import CausalConv1dBackwardDescriptor as CausalConv1dBackwardDescriptor
-    from .convolution.causal_conv1d_backward import CausalConv1dBackwardPlan as CausalConv1dBackwardPlan
-    from .convolution.causal_conv1d_update import CausalConv1dUpdateDescriptor as CausalConv1dUpdateDescriptor
-    from .convolution.causal_conv1d_update import CausalConv1dUpdatePlan as CausalConv1dUpdatePlan
-    from .elementwise.binary import BinaryDescriptor as BinaryDescriptor
-    from .elementwise.binary import BinaryPlan as BinaryPlan
-    from .elementwise.binary_backward import BinaryBackwardDescriptor as BinaryBackwardDescriptor
-    from .elementwise.binary_backward import BinaryBackwardPlan as BinaryBackwardPlan
-    from .elementwise.conditional import ConditionalDescriptor as ConditionalDescriptor
-    from .elementwise.conditional import ConditionalPlan as ConditionalPlan
-    from .elementwise.conditional_backward import ConditionalBackwardDescriptor as ConditionalBackwardDescriptor
-    from .elementwise.conditional_backward import ConditionalBackwardPlan as ConditionalBackwardPlan
-    from .elementwise.gated import GatedDescriptor as GatedDescriptor
-    from .elementwise.gated import GatedPlan as GatedPlan
-    from .elementwise.gated_backward import GatedBackwardDescriptor as GatedBackwardDescriptor
-    from .elementwise.gated_backward import GatedBackwardPlan as GatedBackwardPlan
-    from .elementwise.int_binary import IntBinaryDescriptor as IntBinaryDescriptor
-    from .elementwise.int_binary import IntBinaryPlan as IntBinaryPlan
-    from .elementwise.parametric import ParametricDescriptor as ParametricDescriptor
-    from .elementwise.parametric import ParametricPlan as ParametricPlan
-    from .elementwise.parametric_backward import ParametricBackwardDescriptor as ParametricBackwardDescriptor
-    from .elementwise.parametric_backward import ParametricBackwardPlan as ParametricBackwardPlan
-    from .elementwise.pointwise_loss import PointwiseLossDescriptor as PointwiseLossDescriptor
-    from .elementwise.pointwise_loss import PointwiseLossPlan as PointwiseLossPlan
-    from .elementwise.pointwise_loss_backward import PointwiseLossBackwardDescriptor as PointwiseLossBackwardDescriptor
-    from .elementwise.pointwise_loss_backward import PointwiseLossBackwardPlan as PointwiseLossBackwardPlan
-    from .elementwise.predicate import PredicateDescriptor as PredicateDescriptor
-    from .elementwise.predicate import PredicatePlan as PredicatePlan
-    from .elementwise.relation import RelationDescriptor as RelationDescriptor
-    from .elementwise.relation import RelationPlan as RelationPlan
-    from .elementwise.ternary import TernaryDescriptor as TernaryDescriptor
-    from .elementwise.ternary import TernaryPlan as TernaryPlan
-    from .elementwise.ternary_backward import TernaryBackwardDescriptor as TernaryBackwardDescriptor
-    from .elementwise.ternary_backward import TernaryBackwardPlan as TernaryBackwardPlan
-    from .elementwise.unary import UnaryDescriptor as UnaryDescriptor
-    from .elementwise.unary import UnaryPlan as UnaryPlan
-    from .elementwise.unary_backward import UnaryBackwardDescriptor as UnaryBackwardDescriptor
-    from .elementwise.unary_backward import UnaryBackwardPlan as UnaryBackwardPlan
-    from .loss.cross_entropy import CrossEntropyDescriptor as CrossEntropyDescriptor
-    from .loss.cross_entropy import CrossEntropyPlan as CrossEntropyPlan
-    from .loss.cross_entropy_backward import CrossEntropyBackwardDescriptor as CrossEntropyBackwardDescriptor
-    from .loss.cross_entropy_backward import CrossEntropyBackwardPlan as CrossEntropyBackwardPlan
-    from .loss.reduced_loss import ReducedLossDescriptor as ReducedLossDescriptor
-    from .loss.reduced_loss import ReducedLossPlan as ReducedLossPlan
-    from .loss.reduced_loss_backward import ReducedLossBackwardDescriptor as ReducedLossBackwardDescriptor
-    from .loss.reduced_loss_backward import ReducedLossBackwardPlan as ReducedLossBackwardPlan
-    from .normalization.batch_norm import BatchNormDescriptor as BatchNormDescriptor
-    from .normalization.batch_norm import BatchNormPlan as BatchNormPlan
-    from .normalization.batch_norm_backward import BatchNormBackwardDescriptor as BatchNormBackwardDescriptor
-    from .normalization.batch_norm_backward import BatchNormBackwardPlan as BatchNormBackwardPlan
-    from .normalization.group_norm import GroupNormDescriptor as GroupNormDescriptor
-    from .normalization.group_norm import GroupNormPlan as GroupNormPlan
-    from .normalization.group_norm_backward import GroupNormBackwardDescriptor as GroupNormBackwardDescriptor
-    from .normalization.group_norm_backward import GroupNormBackwardPlan as GroupNormBackwardPlan
-    from .normalization.layer_norm import LayerNormDescriptor as LayerNormDescriptor
-    from .normalization.layer_norm import LayerNormPlan as LayerNormPlan
-    from .normalization.layer_norm_backward import LayerNormBackwardDescriptor as LayerNormBackwardDescriptor
-    from .normalization.layer_norm_backward import LayerNormBackwardPlan as LayerNormBackwardPlan
-    from .normalization.rms_norm import RMSNormDescriptor as RMSNormDescriptor
-    from .normalization.rms_norm import RMSNormPlan as RMSNormPlan
-    from .normalization.rms_norm_backward import RMSNormBackwardDescriptor as RMSNormBackwardDescriptor
-    from .normalization.rms_norm_backward import RMSNormBackwardPlan as RMSNormBackwardPlan
-    from .optimizer.adamw import AdamWDescriptor as AdamWDescriptor
-    from .optimizer.adamw import AdamWPlan as AdamWPlan
-    from .optimizer.adamw_master import AdamWMasterDescriptor as AdamWMasterDescriptor
-    from .optimizer.adamw_master import AdamWMasterPlan as AdamWMasterPlan
-    from .optimizer.clip_norm import ClipNormDescriptor as ClipNormDescriptor
-    from .optimizer.clip_norm import ClipNormPlan as ClipNormPlan
-    from .optimizer.ema import EMADescriptor as EMADescriptor
-    from .optimizer.ema import EMAPlan as EMAPlan
-    from .optimizer.lion import LionDescriptor as LionDescriptor
-    from .optimizer.lion import LionPlan as LionPlan
-    from .optimizer.sgd import SGDDescriptor as SGDDescriptor
-    from .optimizer.sgd import SGDPlan as SGDPlan
-    from .pooling.avg_pool2d import AvgPool2dDescriptor as AvgPool2dDescriptor
-    from .pooling.avg_pool2d import AvgPool2dPlan as AvgPool2dPlan
-    from .pooling.avg_pool2d_backward import AvgPool2dBackwardDescriptor as AvgPool2dBackwardDescriptor
-    from .pooling.avg_pool2d_backward import AvgPool2dBackwardPlan as AvgPool2dBackwardPlan
-    from .quantization.fp8_quantize import Fp8QuantizeDescriptor as Fp8QuantizeDescriptor
-    from .quantization.fp8_quantize import Fp8QuantizePlan as Fp8QuantizePlan
-    from .quantization.int8_quantize import Int8QuantizeDescriptor as Int8QuantizeDescriptor
-    from .quantization.int8_quantize import Int8QuantizePlan as Int8QuantizePlan
-    from .random.dropout import DropoutDescriptor as DropoutDescriptor
-    from .random.dropout import DropoutPlan as DropoutPlan
-    from .random.dropout_backward import DropoutBackwardDescriptor as DropoutBackwardDescriptor
-    from .random.dropout_backward import DropoutBackwardPlan as DropoutBackwardPlan
-    from .random.random_values import RandomValuesDescriptor as RandomValuesDescriptor
-    from .random.random_values import RandomValuesPlan as RandomValuesPlan
-    from .reduction.reduce_axes import ReduceAxesDescriptor as ReduceAxesDescriptor
-    from .reduction.reduce_axes import ReduceAxesPlan as ReduceAxesPlan
-    from .reduction.reduce_axes_arg import ReduceAxesArgDescriptor as ReduceAxesArgDescriptor
-    from .reduction.reduce_axes_arg import ReduceAxesArgPlan as ReduceAxesArgPlan
-    from .reduction.reduce_axes_backward import ReduceAxesBackwardDescriptor as ReduceAxesBackwardDescriptor
-    from .reduction.reduce_axes_backward import ReduceAxesBackwardPlan as ReduceAxesBackwardPlan
-    from .reduction.reduce_axes_bool import ReduceAxesBoolDescriptor as ReduceAxesBoolDescriptor
-    from .reduction.reduce_axes_bool import ReduceAxesBoolPlan as ReduceAxesBoolPlan
-    from .reduction.reduce_axes_int import ReduceAxesIntDescriptor as ReduceAxesIntDescriptor
-    from .reduction.reduce_axes_int import ReduceAxesIntPlan as ReduceAxesIntPlan
-    from .reduction.var_mean import VarMeanDescriptor as VarMeanDescriptor
-    from .reduction.var_mean import VarMeanPlan as VarMeanPlan
-    from .reduction.var_mean_backward import VarMeanBackwardDescriptor as VarMeanBackwardDescriptor
-    from .reduction.var_mean_backward import VarMeanBackwardPlan as VarMeanBackwardPlan
-    from .shape_layout.concatenate import ConcatenateDescriptor as ConcatenateDescriptor
-    from .shape_layout.concatenate import ConcatenatePlan as ConcatenatePlan
-    from .shape_layout.embedding import EmbeddingDescriptor as EmbeddingDescriptor
-    from .shape_layout.embedding import EmbeddingPlan as EmbeddingPlan
-    from .shape_layout.pad2d import Pad2dDescriptor as Pad2dDescriptor
-    from .shape_layout.pad2d import Pad2dPlan as Pad2dPlan
-    from .shape_layout.pad2d_backward import Pad2dBackwardDescriptor as Pad2dBackwardDescriptor
-    from .shape_layout.pad2d_backward import Pad2dBackwardPlan as Pad2dBackwardPlan
-    from .shape_layout.repeat import RepeatDescriptor as RepeatDescriptor
-    from .shape_layout.repeat import RepeatPlan as RepeatPlan
-    from .shape_layout.repeat_backward import RepeatBackwardDescriptor as RepeatBackwardDescriptor
-    from .shape_layout.repeat_backward import RepeatBackwardPlan as RepeatBackwardPlan
-    from .softmax.log_softmax import LogSoftmaxDescriptor as LogSoftmaxDescriptor
-    from .softmax.log_softmax import LogSoftmaxPlan as LogSoftmaxPlan
-    from .softmax.log_softmax_backward import LogSoftmaxBackwardDescriptor as LogSoftmaxBackwardDescriptor
-    from .softmax.log_softmax_backward import LogSoftmaxBackwardPlan as LogSoftmaxBackwardPlan
-    from .softmax.softmax import SoftmaxDescriptor as SoftmaxDescriptor
-    from .softmax.softmax import SoftmaxPlan as SoftmaxPlan
-    from .softmax.softmax_backward import SoftmaxBackwardDescriptor as SoftmaxBackwardDescriptor
-    from .softmax.softmax_backward import SoftmaxBackwardPlan as SoftmaxBackwardPlan
+    from .activation.geglu import *
+    from .activation.geglu_backward import *
+    from .activation.swiglu import *
+    from .activation.swiglu_backward import *
+    from .attention.alibi import *
+    from .attention.alibi_backward import *
+    from .attention.flash_sdpa import *
+    from .attention.flash_sdpa_backward import *
+    from .attention.rope import *
+    from .attention.rope_backward import *
+    from .attention.sdpa import *
+    from .attention.sdpa_backward import *
+    from .convolution.causal_conv1d import *
+    from .convolution.causal_conv1d_backward import *
+    from .convolution.causal_conv1d_update import *
+    from .elementwise.binary import *
+    from .elementwise.binary_backward import *
+    from .elementwise.conditional import *
+    from .elementwise.conditional_backward import *
+    from .elementwise.gated import *
+    from .elementwise.gated_backward import *
+    from .elementwise.int_binary import *
+    from .elementwise.parametric import *
+    from .elementwise.parametric_backward import *
+    from .elementwise.pointwise_loss import *
+    from .elementwise.pointwise_loss_backward import *
+    from .elementwise.predicate import *
+    from .elementwise.relation import *
+    from .elementwise.ternary import *
+    from .elementwise.ternary_backward import *
+    from .elementwise.unary import *
+    from .elementwise.unary_backward import *
+    from .loss.cross_entropy import *
+    from .loss.cross_entropy_backward import *
+    from .loss.reduced_loss import *
+    from .loss.reduced_loss_backward import *
+    from .normalization.batch_norm import *
+    from .normalization.batch_norm_backward import *
+    from .normalization.group_norm import *
+    from .normalization.group_norm_backward import *
+    from .normalization.layer_norm import *
+    from .normalization.layer_norm_backward import *
+    from .normalization.rms_norm import *
+    from .normalization.rms_norm_backward import *
+    from .optimizer.adamw import *
+    from .optimizer.adamw_master import *
+    from .optimizer.clip_norm import *
+    from .optimizer.ema import *
+    from .optimizer.lion import *
+    from .optimizer.sgd import *
+    from .pooling.avg_pool2d import *
+    from .pooling.avg_pool2d_backward import *
+    from .quantization.fp8_quantize import *
+    from .quantization.int8_quantize import *
+    from .random.dropout import *
+    from .random.dropout_backward import *
+    from .random.random_values import *
+    from .reduction.reduce_axes import *
+    from .reduction.reduce_axes_arg import *
+    from .reduction.reduce_axes_backward import *
+    from .reduction.reduce_axes_bool import *
+    from .reduction.reduce_axes_int import *
+    from .reduction.var_mean import *
+    from .reduction.var_mean_backward import *
+    from .shape_layout.concatenate import *
+    from .shape_layout.embedding import *
+    from .shape_layout.pad2d import *
+    from .shape_layout.pad2d_backward import *
+    from .shape_layout.repeat import *
+    from .shape_layout.repeat_backward import *
+    from .softmax.log_softmax import *
+    from .softmax.log_softmax_backward import *
+    from .softmax.softmax import *
+    from .softmax.softmax_backward import *
 
 else:
 
@@ -330,5 +179,5 @@ def __dir__() -> list[str]:
 
 def import_all() -> None:
     """Import every plan, so that the registry knows every kernel."""
-    for module in sorted(set(MODULES.values())):
+    for module in _CLASSES:
         _import_module(f".{module}", __name__)

@@ -28,8 +28,8 @@ from .families.map.plan import MapPlan, map_kernels
 from .families.row.geometry import RowDescriptor
 from .families.row.plan import RowPlan, row_kernels
 from .plans.declarations import Extent, Gradient
-from .plans.descriptor import Convert, Descriptor, Requirement, same_as
-from .plans.entry_points import bind, can_implement, run_unchecked
+from .plans.descriptor import Convert, Descriptor, Requirement, field, same_as
+from .plans.entry_points import entry_points
 from .plans.plan import Array, Plan, Stream
 from .plans.preference import PlanPreference
 from .plans.prepared import BoundLaunch
@@ -103,14 +103,13 @@ __all__ = [
     "as_int",
     "as_shape",
     "as_text",
-    "bind",
     "body_kernels",
-    "can_implement",
     "default_device",
+    "entry_points",
+    "field",
     "get_device",
     "map_kernels",
     "row_kernels",
-    "run_unchecked",
     "same_as",
     "table",
     "view",

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from itertools import groupby
+from inspect import signature
 from typing import Any, NamedTuple
 
 import baracuda.runtime as rt
+from baracuda.runtime.plans.registry import by_element
 
 from ..lower.body_op import BodyOp
 from ..lower.list import ListOp
 from ..lower.map_op import MapOp
 from ..lower.op import DescriptorField, Op, RowOp, Tensor
-from ..text import Code, Name, python
+from ..text import Call, Code, Name, packed, python
 
 Values = dict[str, Any]  # by what is a Name
 
@@ -24,7 +25,7 @@ _ANNOTATION = {
 
 
 class Declared(NamedTuple):
-    """Members of the descriptor and the plan, and arguments of the function that makes the kernel table."""
+    """Members of the descriptor and the plan, and keywords of the function that makes the kernel table."""
 
     family: Family
     descriptor: Values
@@ -38,28 +39,33 @@ def declared_of(op: Op) -> Declared:
     descriptor, plan, table = family.declares(op)
     descriptor = {"_elements": op.elements, "_kinds": op.kinds_offered, **descriptor}
     descriptor["_requires"] = tuple(map(_requirement, op.checks))
+    alike = op.promises == tuple((t.name, op.held_everywhere) for t in op.tensors if t.role != "in")
     shared = {
         "OP": str(op.name),
-        "DESCRIPTOR": Code(op.descriptor),
         "TENSORS": tuple(map(argument_of, op.tensors)),
         "CHECK_ORDER": op.check_order if op.check_order != tuple(t.name for t in op.tensors) else (),
-        "PROMISES": dict(op.promises),
+        "RUNGS": op.held_everywhere if alike else (),
+        "PROMISES": () if alike else dict(op.promises),
         "EXTENTS": op.extents,
         "GRADIENT": op.gradient,
+        "DIRECTION": () if op.direction == ("backward" if op.gradient else "forward") else str(op.direction),
     }
-    identity = {"category": str(op.category), "op": str(op.name), "direction": str(op.direction)}
-    table = {**identity, "rungs": op.held_everywhere, **table}
+    table |= {"contraction": op.contraction, "flush_subnormals": op.flush_subnormals}
+    usual = {name: p.default for name, p in signature(family.table).parameters.items()}
+    for name in {"tiles", "schedules"} & table.keys():
+        if {*by_element(op.elements, table[name])} == {*by_element(op.elements, usual[name])}:
+            del table[name]
     return Declared(
         family,
         _beyond(family.descriptor, descriptor),
         _beyond(family.plan, shared | plan),
-        {Name(name): value for name, value in table.items()},
+        {Name(name): value for name, value in table.items() if value != usual[name]},
     )
 
 
 def argument_of(t: Tensor) -> rt.Argument:
     """The plan's declaration of an argument."""
-    return rt.Argument(t.name, t.role, t.over, t.dtypes, t.optional, t.layout, t.may_alias)
+    return rt.Argument(t.name, t.role, t.over, t.dtypes, t.optional, t.layout, t.may_alias, t.doc)
 
 
 def annotation(field: DescriptorField) -> Code:
@@ -74,13 +80,31 @@ def default(field: DescriptorField) -> Code:
     return Code("") if field.default is None else python(field.default)
 
 
+def field_of(field: DescriptorField) -> Call:
+    """The declaration of a descriptor's field."""
+    value = default(field)
+    return Call("field", (field.doc,), {"default": value} if value else {})
+
+
+def table_of(op: Op, declared: Declared) -> Call:
+    """What makes the rows of the kernel table."""
+    return Call(declared.family.table.__name__, (Code(op.plan),), declared.table)
+
+
+def run_line(op: Op) -> Code:
+    """The first line of `run`."""
+    arrays = [f"{t.name}: rt.Array{' = None' * bool(t.optional)}" for t in op.tensors]
+    others = ["workspace: rt.Workspace = None", "stream: rt.Stream = None"]
+    return packed("    def run(", ["self", "*", *arrays, *others], ") -> None:")
+
+
 def array_names(op: Op) -> tuple[Code, ...]:
     """The arguments of `run` that are arrays."""
     return tuple(Code(t.name) for t in op.tensors)
 
 
-def _requirement(check: Any) -> rt.Requirement:
-    return rt.Requirement(check.that, getattr(rt, check.raises))
+def _requirement(check: Any) -> rt.Requirement | str:
+    return str(check.that) if check.raises == "InvalidProblem" else rt.Requirement(check.that, getattr(rt, check.raises))
 
 
 def _beyond(base: type[Any], values: Mapping[str, Any]) -> Values:
@@ -88,29 +112,45 @@ def _beyond(base: type[Any], values: Mapping[str, Any]) -> Values:
     return {Name(name): value for name, value in values.items() if value != getattr(base, name, ())}
 
 
-def _grouped(pairs: Iterable[tuple[Name, Any]]) -> tuple[tuple[tuple[Name, ...], Any], ...]:
-    """Merges neighbours that have the same value."""
-    return tuple((tuple(name for name, _ in of), value) for value, of in groupby(pairs, key=lambda pair: pair[1]))
+def _by_element(op: Op, of: Mapping[str, Iterable[object]]) -> tuple[str, ...]:
+    """The tiles or schedules of each element type, in one order; those of some types only, with these."""
+    left = {element: list(map(str, texts)) for element, texts in of.items()}
+    merged = []
+    while any(left.values()):
+        heads = list(dict.fromkeys(texts[0] for texts in left.values() if texts))
+        head = next((h for h in heads if not any(h in texts[1:] for texts in left.values())), heads[0])
+        having = [element for element, texts in left.items() if texts[:1] == [head]]
+        merged.append(head if having == [*op.elements] else " ".join((head, *having)))
+        for element in having:
+            del left[element][0]
+    return tuple(merged)
 
 
 def _row(op: RowOp) -> tuple[dict[str, Any], ...]:
-    tiles = [(element, tuple(map(str, tiles))) for element, tiles in op.tiles]
     plan = {
         "SCALARS": tuple(s.name for s in op.scalars),
         "COLUMN_SUMS": op.column_flags,
         "ROW_REDUCTIONS": len(op.reductions),
     }
-    return {"_shape": op.shape, "_cols": op.col_axes}, plan, {"arch": str(op.arch), "tiles": _grouped(tiles)}
+    return {"_shape": op.shape, "_cols": op.col_axes}, plan, {"arch": str(op.arch), "tiles": _by_element(op, dict(op.tiles))}
 
 
 def _map(op: MapOp) -> tuple[dict[str, Any], ...]:
-    plan = {"AXES": dict(op.axes), **{k.upper(): v for k, v in _walk(op).items()}}
+    plan = {"AXES": _axes(op, op.axes), **{k.upper(): v for k, v in _walk(op).items()}}
     if op.passes:
         axes = {name: groups for of in op.passes for name, groups in of.axes}
-        plan = {"AXES": {**dict(op.axes), **axes}, **_passes(op)}
-    schedules = _grouped((entry.element, str(entry.schedule)) for entry in op.entries)
+        plan = {"AXES": _axes(op, {**dict(op.axes), **axes}.items()), **_passes(op)}
     descriptor = {"_dims": dict(op.dims), "_axes": dict(op.shares), "_space": op.space}
-    return descriptor, plan, {"arch": str(op.arch), "schedules": schedules}
+    return descriptor, plan, {"arch": str(op.arch), "schedules": _schedules(op)}
+
+
+def _schedules(op: MapOp | ListOp) -> tuple[str, ...]:
+    return _by_element(op, {e: [x.schedule for x in op.entries if x.element == e] for e in op.elements})
+
+
+def _axes(op: MapOp, axes: Iterable[tuple[Name, Any]]) -> dict[Name, Any]:
+    """Of arrays that have not the axes of all cells."""
+    return {name: groups for name, groups in axes if groups != op.space}
 
 
 def _passes(op: MapOp) -> dict[str, Any]:
@@ -151,8 +191,8 @@ def _list(op: ListOp) -> tuple[dict[str, Any], ...]:
     plan = {name.upper(): value for name, value in _walk(op).items() if name in walk}
     if op.passes:
         plan = _passes(op)
-    schedules = _grouped((entry.element, str(entry.schedule)) for entry in op.entries)
-    return {"_dims": dict(op.dims), "_space": op.space}, plan, {"arch": str(op.arch), "schedules": schedules}
+    descriptor = {"_dims": dict(op.dims), "_space": op.space}
+    return descriptor, plan, {"arch": str(op.arch), "schedules": _schedules(op)}
 
 
 def _body(op: BodyOp) -> tuple[dict[str, Any], ...]:
@@ -170,7 +210,7 @@ def _body(op: BodyOp) -> tuple[dict[str, Any], ...]:
         "MAPS": {m.arch: m.boxes for m in op.maps},
         "SCHEDULES": rows,
     }
-    return {}, plan, {"schedules": Code(f"{op.plan}.SCHEDULES")}
+    return {}, plan, {}
 
 
 class Family(NamedTuple):

@@ -84,7 +84,7 @@ _CLASSES = {
     "softmax.softmax": "SoftmaxDescriptor SoftmaxPlan",
     "softmax.softmax_backward": "SoftmaxBackwardDescriptor SoftmaxBackwardPlan",
 }
-MODULES = {name: module for module, names in _CLASSES.items() for name in names.split()}
+MODULES = dict(sorted((name, module) for module, names in _CLASSES.items() for name in names.split()))
 
 __all__ = [*MODULES, "MODULES", "import_all"]
 

@@ -81,7 +81,7 @@ from typing import TYPE_CHECKING, Any
 
 _CLASSES = {{
 {rows}}}
-MODULES = {{name: module for module, names in _CLASSES.items() for name in names.split()}}
+MODULES = dict(sorted((name, module) for module, names in _CLASSES.items() for name in names.split()))
 
 __all__ = [*MODULES, "MODULES", "import_all"]
 

@@ -104,7 +104,8 @@ def array_names(op: Op) -> tuple[Code, ...]:
 
 
 def _requirement(check: Any) -> rt.Requirement | str:
-    return str(check.that) if check.raises == "InvalidProblem" else rt.Requirement(check.that, getattr(rt, check.raises))
+    raises = getattr(rt, check.raises)
+    return str(check.that) if raises is rt.InvalidProblem else rt.Requirement(check.that, raises)
 
 
 def _beyond(base: type[Any], values: Mapping[str, Any]) -> Values:
@@ -132,7 +133,8 @@ def _row(op: RowOp) -> tuple[dict[str, Any], ...]:
         "COLUMN_SUMS": op.column_flags,
         "ROW_REDUCTIONS": len(op.reductions),
     }
-    return {"_shape": op.shape, "_cols": op.col_axes}, plan, {"arch": str(op.arch), "tiles": _by_element(op, dict(op.tiles))}
+    table = {"arch": str(op.arch), "tiles": _by_element(op, dict(op.tiles))}
+    return {"_shape": op.shape, "_cols": op.col_axes}, plan, table
 
 
 def _map(op: MapOp) -> tuple[dict[str, Any], ...]:

@@ -52,7 +52,8 @@ def texts(ops: Iterable[Op], templates: tuple[Path, ...] = ()) -> dict[str, str]
     for category in sorted({op.category for op in ops}):
         modules = [op.name for op in ops if op.category == category]
         listed = laid_out(tuple(map(str, modules)), 0, len("__all__ = "))
-        files[f"{category}/__init__.py"] = f'"""{MARK}: plans of category {category}; do not edit."""\n\n__all__ = {listed}\n'
+        doc = f"{MARK}: plans of category {category}; do not edit."
+        files[f"{category}/__init__.py"] = f'"""{doc}"""\n\n__all__ = {listed}\n'
     functions = [function_of(op) for op in sorted(ops, key=lambda op: op.name)]
     stub = envs["pyi"].get_template("functions.pyi.jinja").render(functions=functions, mark=Text(MARK))
     check_stub(stub)
@@ -73,6 +74,7 @@ _INDEX = '''"""Generated plans, imported when first used.
 
 {mark}. Do not edit.
 """
+# ruff: noqa: F403
 
 from __future__ import annotations
 

@@ -26,28 +26,25 @@ struct Program : MapProgram {
     struct Cells : Body<Reads<&Args::cosines_, &Args::sines_>, Writes<&Args::y_>, x_read_slice, x_read2_slice,
         x_read3_slice> {
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
-            const auto& x_read_axes = args.x_axes;
-            packs.place(read, x_read_slice(), args.x_, x_read_axes, acc_t(0.0), Operands<>(), [&](auto& place,
-                const auto& lane) {
+            packs.place(read, x_read_slice(), args.x_, args.x_axes,
+                        acc_t(0.0), Operands<>(), [&](auto& place, const auto& lane) {
                 const bool interleaved_ = bool(args.interleaved_);
                 const i64 head_dim_ = i64(args.head_dim_);
                 const auto d_index = lane.index(Args::d_index);
                 const i64 step_ = interleaved_ ? 1ll : math::floor_divide(head_dim_, 2ll);
                 place[0] = math::add(d_index, step_);
             });
-            const auto& x_read2_axes = args.x_axes;
-            packs.place(read, x_read2_slice(), args.x_, x_read2_axes, acc_t(0.0), Operands<>(), [&](auto& place,
-                const auto& lane) {
+            packs.place(read, x_read2_slice(), args.x_, args.x_axes,
+                        acc_t(0.0), Operands<>(), [&](auto& place, const auto& lane) {
                 const bool interleaved_ = bool(args.interleaved_);
                 const i64 head_dim_ = i64(args.head_dim_);
                 const auto d_index = lane.index(Args::d_index);
                 const i64 step_ = interleaved_ ? 1ll : math::floor_divide(head_dim_, 2ll);
                 place[0] = math::subtract(d_index, step_);
             });
-            const auto& x_read3_axes = args.x_axes;
-            packs.place(read, x_read3_slice(), args.x_, x_read3_axes, acc_t(0.0), Operands<>(), [&](auto& place,
-                const auto& lane) {
-                    const auto d_index = lane.index(Args::d_index);
+            packs.place(read, x_read3_slice(), args.x_, args.x_axes,
+                        acc_t(0.0), Operands<>(), [&](auto& place, const auto& lane) {
+                const auto d_index = lane.index(Args::d_index);
                 place[0] = d_index;
             });
         }
@@ -72,6 +69,6 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 9 0 12 2 17 2 0*3 3 6 0 6 2 1 templates/map_bodies.jinja:40 2 0*2 2 0 2*2 1 0
-// @lines -43 0 9 12 28 2 -9 1 0 -43 0 9 12 28 2 -9 1 0 -34 40 2*3 -55 0 64 -55 3 0 4 0*2 5 0*2 5 60 1*2
+// @lines templates/map.cu.jinja:1 1 4 1*3 9 0 12 2 17 2 0*3 3 6 0 6 2 1 templates/map_bodies.jinja:40 2 0*2 2 0 2*2 1
+// @lines -43 0 9 12 27 2 -8 1 -43 0 9 12 27 2 -8 1 -34 39 2*3 -54 0 63 -54 3 0 4 0*2 5 0*2 5 59 1*2
 // @lines templates/map.cu.jinja:70 1 5 1

@@ -30,42 +30,37 @@ struct Program : MapProgram {
     struct Cells : Body<Reads<&Args::cosines_>, Writes<&Args::dx_>, dy_read_slice, sines_read_slice, dy_read2_slice,
         sines_read2_slice, dy_read3_slice> {
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
-            const auto& dy_read_axes = args.dy_axes;
-            packs.place(read, dy_read_slice(), args.dy_, dy_read_axes, acc_t(0.0), Operands<>(), [&](auto& place,
-                const auto& lane) {
-                    const auto d_index = lane.index(Args::d_index);
+            packs.place(read, dy_read_slice(), args.dy_, args.dy_axes,
+                        acc_t(0.0), Operands<>(), [&](auto& place, const auto& lane) {
+                const auto d_index = lane.index(Args::d_index);
                 place[0] = d_index;
             });
-            const auto& sines_read_axes = args.sines_axes;
-            packs.place(read, sines_read_slice(), args.sines_, sines_read_axes, acc_t(0.0), Operands<>(),
-                [&](auto& place, const auto& lane) {
+            packs.place(read, sines_read_slice(), args.sines_, args.sines_axes,
+                        acc_t(0.0), Operands<>(), [&](auto& place, const auto& lane) {
                 const bool interleaved_ = bool(args.interleaved_);
                 const i64 head_dim_ = i64(args.head_dim_);
                 const auto d_index = lane.index(Args::d_index);
                 const i64 step_ = interleaved_ ? 1ll : math::floor_divide(head_dim_, 2ll);
                 place[0] = math::subtract(d_index, step_);
             });
-            const auto& dy_read2_axes = args.dy_axes;
-            packs.place(read, dy_read2_slice(), args.dy_, dy_read2_axes, acc_t(0.0), Operands<>(), [&](auto& place,
-                const auto& lane) {
+            packs.place(read, dy_read2_slice(), args.dy_, args.dy_axes,
+                        acc_t(0.0), Operands<>(), [&](auto& place, const auto& lane) {
                 const bool interleaved_ = bool(args.interleaved_);
                 const i64 head_dim_ = i64(args.head_dim_);
                 const auto d_index = lane.index(Args::d_index);
                 const i64 step_ = interleaved_ ? 1ll : math::floor_divide(head_dim_, 2ll);
                 place[0] = math::subtract(d_index, step_);
             });
-            const auto& sines_read2_axes = args.sines_axes;
-            packs.place(read, sines_read2_slice(), args.sines_, sines_read2_axes, acc_t(0.0), Operands<>(),
-                [&](auto& place, const auto& lane) {
+            packs.place(read, sines_read2_slice(), args.sines_, args.sines_axes,
+                        acc_t(0.0), Operands<>(), [&](auto& place, const auto& lane) {
                 const bool interleaved_ = bool(args.interleaved_);
                 const i64 head_dim_ = i64(args.head_dim_);
                 const auto d_index = lane.index(Args::d_index);
                 const i64 step_ = interleaved_ ? 1ll : math::floor_divide(head_dim_, 2ll);
                 place[0] = math::add(d_index, step_);
             });
-            const auto& dy_read3_axes = args.dy_axes;
-            packs.place(read, dy_read3_slice(), args.dy_, dy_read3_axes, acc_t(0.0), Operands<>(), [&](auto& place,
-                const auto& lane) {
+            packs.place(read, dy_read3_slice(), args.dy_, args.dy_axes,
+                        acc_t(0.0), Operands<>(), [&](auto& place, const auto& lane) {
                 const bool interleaved_ = bool(args.interleaved_);
                 const i64 head_dim_ = i64(args.head_dim_);
                 const auto d_index = lane.index(Args::d_index);
@@ -103,5 +98,5 @@ struct Program : MapProgram {
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
 // @lines templates/map.cu.jinja:1 1 4 1*3 9 0 12 2 17 2 0*3 3 0 3*2 0 6 2 1 templates/map_bodies.jinja:40 2 0*4 2 0 2*2
-// @lines 1 0 -34 40 2 -9 1 0 -43 0 9 12 28 2 -9 1 0 -43 0 9 12 28 2 -9 1 0 -43 0 9 12 28 2 -9 1 0 -43 0 9 12 28 2*3 -58
-// @lines 3 0 62 2 -55 3 4 0*4 10 0*8 60 1*2 templates/map.cu.jinja:70 1 5 1
+// @lines 1 -34 39 2 -8 1 -43 0 9 12 27 2 -8 1 -43 0 9 12 27 2 -8 1 -43 0 9 12 27 2 -8 1 -43 0 9 12 27 2*3 -57 3 0 61 2
+// @lines -54 3 4 0*4 10 0*8 59 1*2 templates/map.cu.jinja:70 1 5 1

@@ -131,6 +131,6 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 9 3 1 8 19 2 0*4 6 3 0 8 1 templates/map_bodies.jinja:40 4 17 -58 3 0 64 -52
-// @lines 0*2 60 -51 5 0 56 -10 -46 0*5 56 -10 -51 5 0*9 56 -10 -51 5 0*11 56 -10 -46 0*5 56 -10 -51 5 0*7 56 -10 -51
-// @lines 0*2 5 0*4 56 -10 -51 0*7 5 0 56 -10 -51 5 0*3 56 -10 -51 5 0*2 56 4 1*2 templates/map.cu.jinja:70 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 9 3 1 8 19 2 0*4 6 3 0 8 1 templates/map_bodies.jinja:40 4 16 -57 3 0 63 -51
+// @lines 0*2 59 -50 5 0 55 -10 -45 0*5 55 -10 -50 5 0*9 55 -10 -50 5 0*11 55 -10 -45 0*5 55 -10 -50 5 0*7 55 -10 -50
+// @lines 0*2 5 0*4 55 -10 -50 0*7 5 0 55 -10 -50 5 0*3 55 -10 -50 5 0*2 55 4 1*2 templates/map.cu.jinja:70 1 5 1

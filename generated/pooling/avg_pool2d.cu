@@ -27,9 +27,8 @@ struct Program : MapProgram {
     using x_read_slice = PlacedValue<acc_t, 0>;
     struct Terms : Body<Reads<>, Writes<>, x_read_slice> {
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
-            const auto& x_read_axes = args.x_axes;
-            packs.place(read, x_read_slice(), args.x_, x_read_axes, acc_t(0.0), Operands<>(), [&](auto& place,
-                const auto& lane) {
+            packs.place(read, x_read_slice(), args.x_, args.x_axes,
+                        acc_t(0.0), Operands<>(), [&](auto& place, const auto& lane) {
                 const i64 stride_ = i64(args.stride_);
                 const i64 pad_ = i64(args.pad_);
                 const auto i_index = lane.index(Args::i_index);
@@ -62,5 +61,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 21 2 6 2*4 1 2*2 0 3 6 0*2 3*2 2 1 templates/map_bodies.jinja:40 2*4 1 0 -43
-// @lines 0 9 0*3 40 0 2*3 9 -48 13 57 1*3 -55 4 17 -55 64 12 -50 60 1*2 templates/map.cu.jinja:70 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 21 2 6 2*4 1 2*2 0 3 6 0*2 3*2 2 1 templates/map_bodies.jinja:40 2*4 1 -43 0
+// @lines 9 0*3 39 0 2*3 9 -47 13 56 1*3 -54 4 16 -54 63 12 -49 59 1*2 templates/map.cu.jinja:70 1 5 1

@@ -27,9 +27,8 @@ struct Program : MapProgram {
     using dy_read_slice = PlacedValue<acc_t, 0>;
     struct Terms : Body<Reads<>, Writes<>, dy_read_slice> {
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
-            const auto& dy_read_axes = args.dy_axes;
-            packs.place(read, dy_read_slice(), args.dy_, dy_read_axes, acc_t(0.0), Operands<2, 4, 5, 3>(),
-                [&](auto& place, const auto& lane) {
+            packs.place(read, dy_read_slice(), args.dy_, args.dy_axes,
+                        acc_t(0.0), Operands<2, 4, 5, 3>(), [&](auto& place, const auto& lane) {
                 const i64 kernel_ = i64(args.kernel_);
                 const i64 stride_ = i64(args.stride_);
                 const i64 pad_ = i64(args.pad_);
@@ -69,5 +68,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 21 2 6 2*4 1 2*2 0 3 6 0*2 3*2 2 1 templates/map_bodies.jinja:40 2*4 1 0 -43
-// @lines 0*2 9 0*3 12 0*5 28 0 2*3 9 -48 13 57 1*3 -55 4 17 -55 64 12 -50 60 1*2 templates/map.cu.jinja:70 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 21 2 6 2*4 1 2*2 0 3 6 0*2 3*2 2 1 templates/map_bodies.jinja:40 2*4 1 -43
+// @lines 0*2 9 0*3 12 0*5 27 0 2*3 9 -47 13 56 1*3 -54 4 16 -54 63 12 -49 59 1*2 templates/map.cu.jinja:70 1 5 1

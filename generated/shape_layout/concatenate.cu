@@ -21,15 +21,13 @@ struct Program : MapProgram {
     using b_read_slice = PlacedValue<acc_t, 1>;
     struct Cells : Body<Reads<>, Writes<&Args::y_>, a_read_slice, b_read_slice> {
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
-            const auto& a_read_axes = args.a_axes;
-            packs.place(read, a_read_slice(), args.a_, a_read_axes, acc_t(0.0), Operands<>(), [&](auto& place,
-                const auto& lane) {
-                    const auto i_index = lane.index(Args::i_index);
+            packs.place(read, a_read_slice(), args.a_, args.a_axes,
+                        acc_t(0.0), Operands<>(), [&](auto& place, const auto& lane) {
+                const auto i_index = lane.index(Args::i_index);
                 place[0] = i_index;
             });
-            const auto& b_read_axes = args.b_axes;
-            packs.place(read, b_read_slice(), args.b_, b_read_axes, acc_t(0.0), Operands<>(), [&](auto& place,
-                const auto& lane) {
+            packs.place(read, b_read_slice(), args.b_, args.b_axes,
+                        acc_t(0.0), Operands<>(), [&](auto& place, const auto& lane) {
                 const i64 first_ = i64(args.first_);
                 const auto i_index = lane.index(Args::i_index);
                 place[0] = math::subtract(i_index, first_);
@@ -49,5 +47,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 21 2 17 2 0*2 3 0 6*2 2 1 templates/map_bodies.jinja:40 2 0 2*3 1 0 -34 40 2
-// @lines -9 1 0 -43 9 40 2*3 -55 64 -55 7 0 10 60 1*2 templates/map.cu.jinja:70 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 21 2 17 2 0*2 3 0 6*2 2 1 templates/map_bodies.jinja:40 2 0 2*3 1 -34 39 2 -8
+// @lines 1 -43 9 39 2*3 -54 63 -54 7 0 10 59 1*2 templates/map.cu.jinja:70 1 5 1

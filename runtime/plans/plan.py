@@ -102,14 +102,14 @@ class Plan(Selectable[D]):
     @classmethod
     def source_file(cls, inline: str | None, contraction: bool, flush_subnormals: bool) -> SourceFile:
         """The kernels beside the plan's module, or the text that stands for them."""
-        return SourceFile(cls.__module__.rpartition(".")[0], f"{cls.OP}.cu", contraction, flush_subnormals, inline)
+        return SourceFile(cls._package(), f"{cls.OP}.cu", contraction, flush_subnormals, inline)
 
     @classmethod
     def sku_of(
         cls, element: ElementKind, arch: str, promised: PrecisionGuarantee, schedule: Tile | Schedule, layout: str = ""
     ) -> KernelSku:
         """The identity of one of the plan's kernels."""
-        category = cls.__module__.split(".")[-2]
+        category = cls._package().rpartition(".")[2]
         of = category, cls.OP, Direction(cls.DIRECTION), element, arch, BackendKind.BESPOKE, promised, schedule
         return KernelSku(*of, layout=layout or None)
 

@@ -11,7 +11,7 @@ import json
 import re
 import textwrap
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from types import FunctionType
 
 from markupsafe import Markup
@@ -52,6 +52,15 @@ class Text(str):
     __slots__ = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of a declaration of the runtime that is no class, as Python prints it."""
+
+    name: str
+    arguments: tuple[object, ...]
+    keywords: Mapping[str, object] = field(default_factory=dict)
+
+
 def names(texts: Iterable[str]) -> tuple[Name, ...]:
     return tuple(map(Name, texts))
 
@@ -87,11 +96,20 @@ def laid_out(value: object, indent: int, used: int = 0) -> Code:
         return Code(f"\n{' ' * indent}".join(map(python, parts)))
     opens, items, closes = _items(value)
     width = COLUMNS - inner - 1
-    if all(isinstance(item, str) and not key and len(python(item)) <= width for key, item in items):
-        lines = [f"{line}," for line in _filled([python(item) for _, item in items], width, ", ")]
+    flat_items = [f"{key}{python(item)}" for key, item in items]
+    short = type(value) is not tuple or all(isinstance(item, str) for _, item in items)
+    if short and max(map(len, flat_items)) <= width:
+        lines = [f"{line}," for line in _filled(flat_items, width, ", ")]
     else:
         lines = [f"{key}{laid_out(item, inner, inner + len(key) + 1)}," for key, item in items]
     return Code("\n".join([opens, *(" " * inner + line for line in lines), " " * indent + closes]))
+
+
+def packed(head: str, parameters: Iterable[str], tail: str) -> Code:
+    """The first line of a function: its parameters on as few lines as possible, below one another."""
+    *first, last = [f"{parameter}, " for parameter in parameters]
+    lines = _filled([*first, f"{last[:-2]}{tail}"], COLUMNS - len(head))
+    return Code(head + f"\n{' ' * len(head)}".join(line.rstrip() for line in lines))
 
 
 def _filled(items: Iterable[str], width: int, between: str = "") -> list[str]:
@@ -111,6 +129,9 @@ def _items(value: object) -> tuple[str, list[tuple[str, object]], str]:
         return "(", [("", item) for item in value], ")"
     if isinstance(value, Mapping):
         return "rt.table(", [(f"{Name(key)}=", item) for key, item in value.items()], ")"
+    if isinstance(value, Call):
+        keywords = [(f"{Name(key)}=", item) for key, item in value.keywords.items()]
+        return f"rt.{Name(value.name)}(", [*(("", item) for item in value.arguments), *keywords], ")"
     if is_dataclass(value):
         values = [(field, getattr(value, field.name)) for field in fields(value)]
         items = [("" if f.default is MISSING else f"{f.name}=", v) for f, v in values if v != f.default]

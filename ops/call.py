@@ -70,7 +70,7 @@ class Caller:
         for name in self._shown & keywords.keys():
             if keywords[name] is not None and keywords[name] != fields.get(name):
                 raise rt.InvalidProblem(f"{self.__name__} got {name}={keywords[name]}; arrays say {fields.get(name)}")
-        return self.signature.plan.DESCRIPTOR(element=element, **fields)  # type: ignore[call-arg]
+        return self.signature.plan.DESCRIPTOR(element=element, **fields)
 
     def _present_outputs(self, descriptor: Any, keywords: Mapping[str, Any]) -> Iterator[Output]:
         """The outputs that are present."""

@@ -65,7 +65,7 @@ class Signature:
     @cached_property
     def parameters(self) -> tuple[str, ...]:
         """Descriptor fields that are keywords, required or not."""
-        declared: tuple[Field[Any], ...] = fields(self.plan.DESCRIPTOR)  # type: ignore[arg-type]
+        declared: tuple[Field[Any], ...] = fields(self.plan.DESCRIPTOR)
         by_default = {f.name for f in declared if f.default is not MISSING}
         inferred = {e.field for e in self.plan.EXTENTS if e.field in by_default or e.field not in self._sometimes}
         inferred |= {a.optional for a in self.inputs}
@@ -85,13 +85,13 @@ class Signature:
     @cached_property
     def defaults(self) -> dict[str, Any]:
         """Defaults of keywords, without those that default to another field's value."""
-        declared: tuple[Field[Any], ...] = fields(self.plan.DESCRIPTOR)  # type: ignore[arg-type]
+        declared: tuple[Field[Any], ...] = fields(self.plan.DESCRIPTOR)
         return {f.name: f.default for f in declared if isinstance(f.default, bool | int | float)}
 
     @cached_property
     def needed(self) -> tuple[str, ...]:
         """Keywords without a default."""
-        declared: tuple[Field[Any], ...] = fields(self.plan.DESCRIPTOR)  # type: ignore[arg-type]
+        declared: tuple[Field[Any], ...] = fields(self.plan.DESCRIPTOR)
         return tuple(f.name for f in declared if f.default is MISSING and f.name in self.parameters)
 
     @cached_property

@@ -22,8 +22,8 @@ from .errors import (
 from .families import *  # noqa: F403 # whatever each family has for generated modules
 from .families import __all__ as _of_families
 from .plans.declarations import Extent, Gradient
-from .plans.descriptor import Convert, Descriptor, Requirement, same_as
-from .plans.entry_points import bind, can_implement, run_unchecked
+from .plans.descriptor import Convert, Descriptor, Requirement, field, same_as
+from .plans.entry_points import entry_points
 from .plans.plan import Array, Plan, Stream
 from .plans.preference import PlanPreference
 from .plans.prepared import BoundLaunch
@@ -86,11 +86,10 @@ __all__ = [
     "as_int",
     "as_shape",
     "as_text",
-    "bind",
-    "can_implement",
     "default_device",
+    "entry_points",
+    "field",
     "get_device",
-    "run_unchecked",
     "same_as",
     "table",
     "view",

@@ -48,7 +48,8 @@ def _of_row(
     for plan in plans:
         usual = {name: plan.elements_of(name)[0] for name in plan.CHOSEN}
         for layout, stored_types, source in plan.variants():
-            if any(usual[name] != kind for name, kind in stored_types.items()) or source in seen or layout not in layouts:
+            is_usual = all(usual[name] == kind for name, kind in stored_types.items())  # a pass may have fewer
+            if not is_usual or source in seen or layout not in layouts:
                 continue
             seen.add(source)
             for arch in archs:

@@ -112,7 +112,7 @@ def plan_called(name: str, package: str) -> type[Plan[Any]]:
 
 def descriptor_of(plan: type[Plan[Any]], assignments: Iterable[str]) -> Any:
     name, kind = plan.__name__, plan.DESCRIPTOR
-    fields = {field.name: field for field in fields_of(kind)}  # type: ignore[arg-type]
+    fields = {field.name: field for field in fields_of(kind)}
     values: dict[str, Any] = {}
     for assignment in assignments:
         key, equals, text = assignment.partition("=")

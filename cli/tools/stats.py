@@ -18,7 +18,7 @@ from baracuda.codegen.project import PACKAGE, installed
 from ..terminal import show_json, show_table
 
 COLUMNS = 120  # of the longest generated line
-PER_OP = {"lines": 280, "bytes": 11_000}  # on average, the files of all ops included
+PER_OP = {"lines": 150, "bytes": 7_200}  # on average, the files of all ops included
 _RUNS = 5  # of which the fastest import counts
 
 

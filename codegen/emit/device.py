@@ -9,7 +9,7 @@ from jinja2.runtime import Context
 
 from baracuda.runtime.arrays.element import ElementKind
 
-from ..families.map.op import Body, PlacedRead, Sum
+from ..families.map.op import Body, MapOp, PlacedRead, Sum
 from ..families.map.op import Store as CellStore
 from ..families.row.op import ColumnSum, Reduction, Store
 from ..lower.op import Scalar, Tensor, Value
@@ -213,7 +213,7 @@ def each(body: Body) -> Code:
     """The function that makes every lane."""
     if not (body.random and body.indices):
         return Code("each")
-    return Code(f"template each_counted<{', '.join(f'operand::{d}_index' for d in body.indices)}>")
+    return Code(f"template each_counted<{', '.join(f'Args::{d}_index' for d in body.indices)}>")
 
 
 def monoid(part: Sum) -> Code:
@@ -235,7 +235,7 @@ def monoid(part: Sum) -> Code:
 def stored_value(context: Context, store: CellStore | Store) -> Code:
     """What is stored: a value in the tensor's type, or the lane that is copied."""
     if store.expr is None:
-        return Code(f"lane.of({store.copies}_slice)")
+        return Code(f"lane.raw(args.{store.copies}_)")
     kinds, stored = _kinds(context), stored_type(store.tensor)
     value = to_cuda(store.expr, kinds)
     if store.tensor.kind == "float" and kind_of(store.expr, kinds) == "int":
@@ -243,9 +243,47 @@ def stored_value(context: Context, store: CellStore | Store) -> Code:
     return Code(f"static_cast<{stored}>({value})" if " " in stored else f"{stored}({value})")
 
 
-def still(read: PlacedRead) -> Code:
+def number_in(operand: str, op: MapOp) -> int:
+    """The number of an operand of the walk."""
+    return op.operands.index(Name(operand))
+
+
+def is_operand(tensor: Tensor, op: MapOp) -> bool:
+    """Whether a tensor has an offset for each cell."""
+    return tensor.local in op.operands
+
+
+def argument(tensor: Tensor, op: MapOp) -> Code:
+    """The type of a tensor's argument."""
+    held = f"{const(tensor)}{stored_type(tensor)}"
+    if not is_operand(tensor, op):
+        return Code(f"{held}*")
+    struct = "Arrays" if tensor.over == "list" else "Array"
+    return Code(f"{struct}<{held}, {number_in(tensor.local, op)}{', ' * bool(tensor.optional)}{has(tensor)}>")
+
+
+def arrays(body: Body) -> Code:
+    """What a body reads, what it writes, and what it reads at computed places."""
+    read, written = (
+        ", ".join(f"&Args::{tensor.local}" for tensor in tensors)
+        for tensors in (body.reads, [store.tensor for store in body.stores])
+    )
+    return Code(", ".join([f"Reads<{read}>", f"Writes<{written}>", *(f"{of.name}_slice" for of in body.placed)]))
+
+
+def index_numbers(op: MapOp) -> Code:
+    """The numbers of the operands that are indices."""
+    return Code(", ".join(f"{d}_index = {number_in(f'{d}_index', op)}" for d in op.indices))
+
+
+def monoids(sums: Iterable[Sum]) -> Code:
+    """How the terms of each sum are reduced."""
+    return Code(" ".join(f"using {part.slot} = {monoid(part)};" for part in sums))
+
+
+def still(read: PlacedRead, op: MapOp) -> Code:
     """The operands that must not move from cell to cell for places to be equally far apart."""
-    return Code(", ".join(f"operand::{name}" for name in read.still))
+    return Code(", ".join(str(number_in(name, op)) for name in read.still))
 
 
 @pass_context
@@ -278,9 +316,10 @@ def _kinds(context: Context) -> Kinds:
     return kinds
 
 
-_FILTERS: tuple[Callable[..., Code], ...] = (
+_FILTERS: tuple[Callable[..., Code | bool], ...] = (
     *(path, has, if_present, and_present, unless_absent, absent, value_type, word, stored_type, dtype, type_macro),
     *(const, struct, operand, operands, operand_type, cuda, start, step, member, read, assignment, part),
     *(body_doc, body_struct, beside_lane, each, stored_value, still, outside, term, monoid),
+    *(is_operand, argument, arrays, index_numbers, monoids),
 )
 FILTERS = {function.__name__: function for function in _FILTERS}

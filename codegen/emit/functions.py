@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from baracuda.ops.usual import usual_of
 
 from ..lower.op import DescriptorField, Op, Tensor
-from ..text import Code, Name, Text, names, wrapped
+from ..text import Code, Name, Text, names, packed, wrapped
 from .declared import annotation, default
 from .docs import WIDTH
 
@@ -26,6 +26,10 @@ class Parameter:
     annotation: Code
     default: Code = _REQUIRED
 
+    @property
+    def code(self) -> str:
+        return f"{self.name}: {self.annotation}{f' = {self.default}' if self.default else ''}"
+
 
 _STREAM = Parameter(Name("stream"), Code("rt.Stream"), _NONE)
 
@@ -35,11 +39,16 @@ class Function:
     """What the template prints; without `results`, the op returns one array, or what depends on the call."""
 
     name: Name
-    doc: Text
     inputs: tuple[Parameter, ...]
     keywords: tuple[Parameter, ...]
     lines: tuple[Text, ...]
     results: tuple[Name, ...]
+
+    @property
+    def head(self) -> Code:
+        """Its first line, or lines."""
+        given, keywords = ([p.code for p in of] for of in (self.inputs, self.keywords))
+        return packed(f"def {self.name}(", [*given, "*", *keywords], f") -> {self.returns}:")
 
     @property
     def result(self) -> Name:
@@ -65,7 +74,6 @@ def function_of(op: Op) -> Function:
     usual = usual_of({str(f.name): str(f.kind) for f in op.fields})
     return Function(
         name=op.name,
-        doc=op.doc,
         inputs=tuple(_inputs(inputs)),
         keywords=(
             *(_field(f, (f.name in usual and f.default is None) or f.name in sometimes) for f in fields),
@@ -74,7 +82,7 @@ def function_of(op: Op) -> Function:
             *chosen,
             _STREAM,
         ),
-        lines=_lines(op, outputs),
+        lines=wrapped(f"{op.doc} See `{op.plan}.run`, `{op.descriptor}`.", WIDTH - 2),
         results=() if optional or len(outputs) == 1 else names(t.name for t in outputs),
     )
 
@@ -107,12 +115,3 @@ def _field(field: DescriptorField, usual: bool) -> Parameter:
     if usual or field.same_as:
         return Parameter(field.name, Code(f"{kind} | None"), _NONE)
     return Parameter(field.name, kind, default(field))
-
-
-def _lines(op: Op, outputs: list[Tensor]) -> tuple[Text, ...]:
-    """Where arguments are documented, and what is returned."""
-    results = ", ".join(t.name for t in outputs)
-    several = f"a named tuple of {results}"
-    only = f"{several}, or the only one requested" if any(t.optional for t in outputs) else several
-    arguments = f"Arrays are as in `{op.plan}.run`, other keywords as in `{op.descriptor}`."
-    return wrapped(f"{arguments} Returns {results if len(outputs) == 1 else only}.", WIDTH)

@@ -13,7 +13,7 @@ from ..lower.lower import lower
 from ..lower.op import Op
 from ..program import ProgramError
 from ..spec.load import Loaded, load_folder
-from ..text import Text
+from ..text import Text, laid_out
 from .functions import function_of
 from .output import MANIFEST, Changes, compare, manifest_of, write
 from .plan_tree import check_plan, check_stub
@@ -51,7 +51,9 @@ def texts(ops: Iterable[Op], templates: tuple[Path, ...] = ()) -> dict[str, str]
             files[path] = text
     for category in sorted({op.category for op in ops}):
         modules = [op.name for op in ops if op.category == category]
-        files[f"{category}/__init__.py"] = _package(f"Generated plans of category {category}.", modules)
+        listed = laid_out(tuple(map(str, modules)), 0, len("__all__ = "))
+        doc = f"{MARK}: plans of category {category}; do not edit."
+        files[f"{category}/__init__.py"] = f'"""{doc}"""\n\n__all__ = {listed}\n'
     functions = [function_of(op) for op in sorted(ops, key=lambda op: op.name)]
     stub = envs["pyi"].get_template("functions.pyi.jinja").render(functions=functions, mark=Text(MARK))
     check_stub(stub)
@@ -62,31 +64,26 @@ def texts(ops: Iterable[Op], templates: tuple[Path, ...] = ()) -> dict[str, str]
     return files
 
 
-def _package(doc: str, modules: Iterable[str]) -> str:
-    listed = "".join(f"    {name!r},\n".replace("'", '"') for name in modules)
-    return f'"""{doc}\n\n{MARK}. Do not edit.\n"""\n\n__all__ = [\n{listed}]\n'
-
-
 def _index(ops: list[Op]) -> str:
-    rows = {name: f"{op.category}.{op.name}" for op in ops for name in (*op.plans, op.descriptor)}
-    listed = "".join(f'    "{name}": "{module}",\n' for name, module in sorted(rows.items()))
-    by_module = sorted((module, name) for name, module in rows.items())
-    imports = "".join(f"    from .{module} import {name} as {name}\n" for module, name in by_module)
-    return _INDEX.format(mark=MARK, rows=listed, imports=imports)
+    rows = "".join(f'    "{op.category}.{op.name}": "{" ".join((op.descriptor, *op.plans))}",\n' for op in ops)
+    imports = "".join(f"    from .{op.category}.{op.name} import *\n" for op in ops)
+    return _INDEX.format(mark=MARK, rows=rows, imports=imports)
 
 
 _INDEX = '''"""Generated plans, imported when first used.
 
 {mark}. Do not edit.
 """
+# ruff: noqa: F403
 
 from __future__ import annotations
 
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING, Any
 
-MODULES = {{
+_CLASSES = {{
 {rows}}}
+MODULES = dict(sorted((name, module) for module, names in _CLASSES.items() for name in names.split()))
 
 __all__ = [*MODULES, "MODULES", "import_all"]
 
@@ -107,7 +104,7 @@ def __dir__() -> list[str]:
 
 def import_all() -> None:
     """Import every plan, so that the registry knows every kernel."""
-    for module in sorted(set(MODULES.values())):
+    for module in _CLASSES:
         _import_module(f".{{module}}", __name__)
 '''
 

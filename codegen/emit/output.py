@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -43,7 +44,9 @@ class Changes:
 def manifest_of(paths: Iterable[str]) -> str:
     """The manifest of a folder's generated files."""
     note = "the files that 'baracuda-gen generate' has written here, and may remove. Do not edit."
-    return json.dumps({MARK: note, "files": sorted({*paths, MANIFEST})}, indent=1) + "\n"
+    files = textwrap.wrap(", ".join(map(json.dumps, sorted({*paths, MANIFEST}))), 118, break_on_hyphens=False)
+    listed = "\n  ".join(files)
+    return f"{{\n {json.dumps(MARK)}: {json.dumps(note)},\n \"files\": [\n  {listed}\n ]\n}}\n"
 
 
 def compare(files: Mapping[str, str], out: Path) -> Changes:

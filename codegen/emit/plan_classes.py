@@ -13,7 +13,6 @@ import baracuda.runtime as rt
 
 from ..conditions.values import meaning
 from ..lower.op import DescriptorField, Op
-from ..text import Code
 from .declared import Declared, annotation, declared_of
 from .output import PACKAGE
 
@@ -24,12 +23,8 @@ MAX_EVALUATED = 14_000_000  # characters of expressions, by one plan class: abou
 
 def rows_of(op: Op, text: str, package: str = PACKAGE) -> Rows:
     """The rows of the kernel table for `op`, generated with `text` as its kernels into `package`."""
-    file = rt.SourceFile(f"{package}.{op.category}", f"{op.name}.cu", op.contraction, op.flush_subnormals, text)
     declared = declared_of(op)
-    table = {name: value for name, value in declared.table.items() if type(value) is not Code}
-    if "SCHEDULES" in declared.plan:
-        table["schedules"] = declared.plan["SCHEDULES"]
-    return tuple(declared.family.table(file, **table))
+    return tuple(declared.family.table(plan_of(op, (), package), **declared.table, inline=text))
 
 
 def plan_of(op: Op, rows: Rows, package: str = PACKAGE) -> type[Any]:
@@ -69,6 +64,10 @@ class _Fields(rt.Descriptor):
     """What a dataclass with these fields would do, without compiling code from their names."""
 
     _defaults: ClassVar[dict[str, Any]]
+
+    @classmethod
+    def _make(cls) -> None:
+        """Nothing: what a dataclass has is here."""
 
     def __init__(self, **keywords: Any) -> None:
         values = {**self._defaults, **keywords}

@@ -18,7 +18,6 @@ from ..spec.family import families
 _IMPORTS = frozenset(
     (
         "from __future__ import annotations",
-        "from dataclasses import dataclass",
         "import baracuda.runtime as rt",
     )
 )
@@ -32,13 +31,12 @@ _OF_STUBS = frozenset(
 )
 _DECLARATIONS = frozenset(
     (
-        *("Argument", "Extent", "Gradient", "Requirement", "SourceFile", "Tuned", "same_as", "table"),
-        *("bind", "can_implement", "run_unchecked"),
+        *("Argument", "Extent", "Gradient", "Requirement", "Tuned", "field", "same_as", "table"),
         *(family.table.__name__ for family in families().values()),
         *(name for family in families().values() for name in family.declarations),
     )
 )
-_DECORATOR = "dataclass(frozen=True, kw_only=True)"
+_ENTRY_POINTS = "run_unchecked, bind, can_implement = rt.entry_points(run)"
 _FIELDS = frozenset(("tuple[int, ...]", "int", "float", "bool", "str", "rt.ElementKind | str"))
 _BASES = frozenset(f"rt.{family.descriptor.__name__}" for family in families().values())
 _PLANS = tuple(f"rt.{family.plan.__name__}" for family in families().values())
@@ -74,12 +72,12 @@ def _is_of_stub(node: ast.stmt) -> bool:
     match node:
         case ast.FunctionDef(body=[body], decorator_list=[]):
             return _is_text(body)
-        case ast.ClassDef(bases=[ast.Name(id="NamedTuple")], body=body, decorator_list=[]):
-            return all(isinstance(statement, ast.AnnAssign) and statement.value is None for statement in body)
+        case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(args=[_, ast.List(elts=fields)])):
+            names = [field.elts[0] for field in fields if isinstance(field, ast.Tuple) and field.elts]
+            texts = [f"({of.value!r}, Any)" for of in names if isinstance(of, ast.Constant)]
+            return ast.unparse(node) == f"{name} = NamedTuple('{name}', [{', '.join(texts)}])"
         case ast.Import() | ast.ImportFrom():
             return ast.unparse(node) in _OF_STUBS
-        case ast.Assign(targets=[ast.Name(id="__all__")]):
-            return True
     return False
 
 
@@ -93,7 +91,7 @@ def _wrong(tree: ast.Module, op: Op) -> Iterator[int]:
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
     if [node.name for node in classes] != [op.descriptor, *op.plans]:
         yield 1
-    names = frozenset(("run", "__package__", op.descriptor, f"{op.plan}.SCHEDULES"))
+    names = frozenset(("__package__",))
     for node in tree.body:
         match node:
             case ast.ClassDef(body=body):
@@ -101,9 +99,7 @@ def _wrong(tree: ast.Module, op: Op) -> Iterator[int]:
                 yield from (inner.lineno for inner in body if not _is_of_class(inner, op, names))
             case ast.Import() | ast.ImportFrom() if ast.unparse(node) in _IMPORTS:
                 pass
-            case ast.Assign(targets=[ast.Name(id="__all__")], value=value) if _is_data(value, names):
-                pass
-            case ast.Expr(value=ast.Call(func=called, args=[value], keywords=[])) if _is_data(value, names):
+            case ast.Expr(value=ast.Call(func=called, args=[value], keywords=[])) if _is_data(value, names | {op.plan}):
                 yield from [] if ast.unparse(called) == "rt.REGISTRY.register" else [node.lineno]
             case _:
                 yield from [] if _is_text(node) else [node.lineno]
@@ -115,14 +111,13 @@ def _is_text(node: ast.stmt) -> bool:
 
 
 def _is_declared(node: ast.ClassDef, op: Op) -> bool:
-    """Whether the class has the decorator and the base that a plan module gives it."""
-    bases, decorators = (list(map(ast.unparse, nodes)) for nodes in (node.bases, node.decorator_list))
-    if node.keywords or len(bases) != 1:
+    """Whether the class has the base that a plan module gives it, and no decorator."""
+    bases = list(map(ast.unparse, node.bases))
+    if node.keywords or node.decorator_list or len(bases) != 1:
         return False
     if node.name == op.descriptor:
-        return bases[0] in _BASES and decorators == [_DECORATOR]
-    expected = [f"{of}[{op.descriptor}]" for of in _PLANS] if node.name == op.plan else [op.plan]
-    return bases[0] in expected and not decorators
+        return bases[0] in _BASES
+    return bases[0] in ([f"{of}[{op.descriptor}]" for of in _PLANS] if node.name == op.plan else [op.plan])
 
 
 def _is_of_class(node: ast.stmt, op: Op, module_names: frozenset[str]) -> bool:
@@ -131,11 +126,12 @@ def _is_of_class(node: ast.stmt, op: Op, module_names: frozenset[str]) -> bool:
             return ast.unparse(kind) in _FIELDS and (value is None or _is_data(value, module_names))
         case ast.Assign(targets=[ast.Name()], value=value):
             return _is_data(value, module_names)
-        case ast.FunctionDef(name="run", args=arguments, body=[text, *body], decorator_list=[]):
+        case ast.Assign(targets=[ast.Tuple()]):
+            return ast.dump(node) == ast.dump(ast.parse(_ENTRY_POINTS).body[0])
+        case ast.FunctionDef(name="run", args=arguments, body=[body], decorator_list=[]):
             names = "".join(f"{t.name}, " for t in op.tensors)
-            expected = ast.parse(f"arrays = ({names})\nreturn self._run(arrays, workspace, stream)").body
-            handed_on = list(map(ast.dump, body)) == list(map(ast.dump, expected))
-            return handed_on and _is_text(text) and _is_signature(arguments, op)
+            expected = ast.parse(f"return self._run(({names}), workspace, stream)").body[0]
+            return ast.dump(body) == ast.dump(expected) and _is_signature(arguments, op)
     return _is_text(node)
 
 

@@ -21,7 +21,7 @@ from ..spec.family import families
 from ..spec.tuned import generated_text
 from ..text import Code, Text, laid_out, printed, python
 from . import device, docs
-from .declared import annotation, array_names, declared_of, default
+from .declared import annotation, array_names, declared_of, field_of, run_line, table_of
 from .line_map import render_mapped, with_headers
 
 _NOTHING = Code("")
@@ -75,7 +75,8 @@ def environment(folders: tuple[Path, ...], language: str) -> jinja2.Environment:
     env.filters = {name: env.filters[name] for name in _KEPT}
     env.filters.update(python=python, laid_out=laid_out, literal=Code, joined=joined, join=join)
     env.filters.update(device.FILTERS | docs.FILTERS)
-    env.filters.update(annotation=annotation, array_names=array_names, field_default=default)
+    of_plans = (annotation, array_names, field_of, run_line, table_of)
+    env.filters.update({function.__name__: function for function in of_plans})
     return env
 
 

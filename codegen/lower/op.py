@@ -173,11 +173,6 @@ class Op:
         return tuple(t for t in self.tensors if t.optional)
 
     @property
-    def exported(self) -> tuple[Name, ...]:
-        """What `from module import *` gives."""
-        return tuple(sorted((self.descriptor, *self.plans)))
-
-    @property
     def plans(self) -> tuple[Name, ...]:
         """The plan classes of its module."""
         return (self.plan, *(p.plan for p in self.pinned))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from itertools import groupby
 from typing import Any
 
 from baracuda.runtime import Gradient
@@ -16,7 +15,7 @@ from ..spec.spec import OpSpec
 from ..spec.types import Arch, arch_number
 from ..text import Name, Text, names
 from .extents import extents_of
-from .op import Allowance, Check, DescriptorField, Scalar, Tensor
+from .op import Allowance, Check, DescriptorField, Op, Scalar, Tensor
 
 
 def shared_fields(
@@ -97,6 +96,16 @@ def _field(name: str, spec: FieldSpec) -> DescriptorField:
     return DescriptorField(Name(name), Name(spec.type), Text(spec.doc), default, spec.same_as or "")
 
 
-def grouped(pairs: Iterable[tuple[Name, Any]]) -> tuple[tuple[tuple[Name, ...], Any], ...]:
-    """Merges neighbours that have the same value."""
-    return tuple((tuple(name for name, _ in of), value) for value, of in groupby(pairs, key=lambda pair: pair[1]))
+def by_element(op: Op, of: Mapping[str, Iterable[object]]) -> tuple[str, ...]:
+    """The tiles or schedules of each element type, in one order; those of some types only, with these."""
+    left = {element: list(map(str, texts)) for element, texts in of.items()}
+    merged = []
+    while any(left.values()):
+        heads = list(dict.fromkeys(texts[0] for texts in left.values() if texts))
+        head = next((h for h in heads if not any(h in texts[1:] for texts in left.values())), heads[0])
+        having = [element for element, texts in left.items() if texts[:1] == [head]]
+        merged.append(head if having == [*op.elements] else " ".join((head, *having)))
+        for element in having:
+            del left[element][0]
+    return tuple(merged)
+

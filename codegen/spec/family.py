@@ -136,11 +136,6 @@ class Family:
         """Fields that it shows where the caller gives others; `known` are those that inputs show."""
         yield from ()
 
-    @staticmethod
-    def shapes_in_words(op: Any) -> str:
-        """What the names in shapes mean, for the documentation of a plan, or ""."""
-        return ""
-
 
 @cache
 def families() -> dict[str, Family]:

@@ -108,7 +108,7 @@ class Op:
     def _make(self, tensors: Sequence[Any], keywords: plain.Keywords, device: str) -> Prepared:
         named = self.signature.named(tensors)
         element, fields = self.signature.element_of(named, keywords), self.signature.fields(named, keywords)
-        descriptor = self.signature.plan.DESCRIPTOR(element=element, **fields)  # type: ignore[call-arg]
+        descriptor = self.signature.plan.DESCRIPTOR(element=element, **fields)
         plan = self._selected(descriptor, device)
         return Prepared(plan, tuple(self._specs(descriptor, keywords)), plan.workspace_bytes)
 

@@ -39,7 +39,7 @@ class Signature(plain.Signature):
             yield f"Tensor{mark} {argument.name}{default}"
 
     def _fields(self) -> Iterator[str]:
-        declared: dict[str, Field[Any]] = {f.name: f for f in fields(self.plan.DESCRIPTOR)}  # type: ignore[arg-type]
+        declared: dict[str, Field[Any]] = {f.name: f for f in fields(self.plan.DESCRIPTOR)}
         for name in self.parameters:
             kind = _TYPES[self.plan.DESCRIPTOR._types[name]]
             if name in self.defaults:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -23,7 +23,7 @@ class Argument:
     `over` is the set it varies along: "element", "row" or "col", or "array" (or "list", of arrays) for families with
     other shapes. `dtypes` are the allowed element types, "T" for the descriptor's and "acc" for its accumulator.
     `optional` names the descriptor's flag that says whether the tensor is present. `may_alias` lists the inputs whose
-    memory an output may reuse.
+    memory an output may reuse. `doc` says what it is.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Argument:
     optional: str = ""
     layout: str = "any"
     may_alias: tuple[str, ...] = ()
+    doc: str = field(default="", compare=False)
 
     @property
     def written(self) -> bool:

@@ -2,9 +2,9 @@
 
 A comment of `// @lines` lines ends the generated file. Its words are read one after the other:
 
-    templates/row.cu.jinja:1    go to line 1 of this template (a project's own template has no folder)
-    4                           the next 4 lines are 4 lines of the template, in order
-    +2, -6                      go 2 lines ahead, go 6 lines back
+    templates/row.cu.jinja:1    the next line is line 1 of this template (a project's own template has no folder)
+    5                           the line of the template that is 5 lines behind that of the line before; -5: before it
+    1*3                         the same three times; 0*3: the same line three times more
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from itertools import groupby
 from typing import NamedTuple
 from urllib.parse import quote
 
-_COMMENT = re.compile(r"(?:^// @lines(?: (?:\S+:\d+|[+-]?\d+))+(?:\n|\Z))+\Z", re.MULTILINE)
+_COMMENT = re.compile(r"(?:^// @lines(?: (?:\S+:\d+|-?\d+(?:\*\d+)?))+(?:\n|\Z))+\Z", re.MULTILINE)
 # What may go on over the end of a line, and what could look like its beginning.
 _UNBROKEN = re.compile(r"""/\*(?s:.*?)\*/|//(?:\\\n|.)*|'\\?.'|"(?:\\(?s:.)|[^"\\\n])*"|\\\n""")
 
@@ -31,11 +31,13 @@ class Place(NamedTuple):
 def line_map(places: Iterable[Place]) -> str:
     """The comment that says where line 1, 2, ... of a file come from."""
     words, at = [], Place("", 0)
-    for _, run in groupby(enumerate(places), lambda item: (item[1].file, item[1].line - item[0])):
-        (_, (file, line)), *rest = run
-        words.append(f"{line - at.line:+}" if file == at.file else f"{quote(file)}:{line}")
-        words.append(f"{1 + len(rest)}")
-        at = Place(file, line + 1 + len(rest))
+    steps = list[str]()
+    for place in places:
+        steps.append(f"{place.line - at.line}" if place.file == at.file else f"{quote(place.file)}:{place.line}")
+        at = place
+    for step, run in groupby(steps):
+        count = len(list(run))
+        words += [step] * count if ":" in step or count == 1 else [f"{step}*{count}"]
     lines = textwrap.wrap(" ".join(words), 110, break_long_words=False, break_on_hyphens=False)
     return "".join(f"// @lines {line}\n" for line in lines)
 
@@ -73,11 +75,12 @@ def _places(comment: str) -> list[Place]:
         if ":" in word:
             file, _, number = word.rpartition(":")
             line = int(number)
-        elif word[0] in "+-":
-            line += int(word)
+            places.append(Place(file, line))
         else:
-            places += (Place(file, line + i) for i in range(int(word)))
-            line += int(word)
+            step, _, count = word.partition("*")
+            for _ in range(int(count or 1)):
+                line += int(step)
+                places.append(Place(file, line))
     return places
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import Field, dataclass, fields
+from dataclasses import field as _field
 from difflib import get_close_matches
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, dataclass_transform
 
 from ..arrays.element import ElementKind
 from ..errors import BaracudaError, InvalidProblem, Unsupported
@@ -27,6 +28,11 @@ def same_as(field: str) -> Any:
     return _SameAs(field)
 
 
+def field(doc: str, **default: Any) -> Any:
+    """A field of a descriptor: what it is, and its default if it has one."""
+    return _field(**default, metadata={"doc": doc})
+
+
 @dataclass(frozen=True, slots=True)
 class Requirement:
     """A condition on the fields of a descriptor, and the error of a problem that violates it."""
@@ -39,13 +45,23 @@ _CONVERT: dict[str, Convert] = {"tuple[int, ...]": as_shape, "int": as_int, "flo
 _CONVERT["str"] = as_text
 
 
-class Descriptor:
-    """Base of the generated descriptors: frozen dataclasses that convert their fields to canonical types."""
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+class _Fields:
+    """What derives from this has the fields that it annotates, of which `element` is the last."""
+
+    __slots__ = ()
+
+
+class Descriptor(_Fields):
+    """Base of the generated descriptors: frozen dataclasses that convert their fields to canonical types.
+
+    A generated class declares its fields and the element types that it may have; the rest is made of these.
+    """
 
     __slots__ = ()
     element: ElementKind | str
     _elements: ClassVar[tuple[str, ...]]
-    _requires: ClassVar[tuple[Requirement, ...]] = ()
+    _requires: ClassVar[tuple[Requirement | str, ...]] = ()  # a condition alone raises InvalidProblem
     _kinds: ClassVar[tuple[str, ...]] = ()  # what the field `kind` may be; without kinds there is no such field
     _plan: ClassVar[str]
     _types: ClassVar[dict[str, Convert]]  # of the fields that are annotated with a type of `_CONVERT`
@@ -56,6 +72,19 @@ class Descriptor:
         cls._plan = f"{cls.__name__.removesuffix('Descriptor')}Plan"
         annotated = cls.__annotations__.items()
         cls._types = {name: _CONVERT[kind] for name, kind in annotated if kind in _CONVERT}
+        if "_elements" in vars(cls):
+            cls._requires = tuple([Requirement(of) if type(of) is str else of for of in cls._requires])
+            cls._make()
+
+    @classmethod
+    def _make(cls) -> None:
+        """Make a documented dataclass of it."""
+        own = [(name, vars(cls).get(name)) for name in cls.__annotations__]
+        docs = [f"{name}: {of.metadata['doc']}" for name, of in own if isinstance(of, Field)]
+        docs.append(f"element: type of the elements, one of {', '.join(cls._elements)}")
+        cls.__annotations__["element"] = "rt.ElementKind | str"
+        cls.__doc__ = "\n".join([f"What {cls._plan} works on. Keyword arguments:\n", *docs])
+        dataclass(frozen=True, kw_only=True)(cls)
 
     def __post_init__(self) -> None:
         for name in self._types:
@@ -73,7 +102,7 @@ class Descriptor:
     def unchecked(cls, **values: Any) -> Self:
         """A descriptor with `values` as they are, for shapes only: a tracer's symbolic extents are not ints."""
         descriptor = object.__new__(cls)
-        by_field = {field.name: field.default for field in fields(cls)} | values  # type: ignore[arg-type]
+        by_field = {field.name: field.default for field in fields(cls)} | values
         for name, value in by_field.items():
             object.__setattr__(descriptor, name, by_field[value.field] if type(value) is _SameAs else value)
         return descriptor
@@ -93,6 +122,7 @@ class Descriptor:
             hint = f"did you mean {near[0]!r}?" if near else f"kinds are {some_of(self._kinds, len(self._kinds))}"
             raise InvalidProblem(f"{self._plan}: no kind {short_repr(kind)}; {hint}")
         for requirement in self._requires:
+            assert type(requirement) is Requirement
             if not self._value_of(requirement.condition):
                 names = names_in(requirement.condition)
                 raise self._violated(requirement.error, in_words(requirement.condition), names)

@@ -20,10 +20,12 @@ from ..observe import in_nvtx_range
 from ..values import as_float, as_mapping, short_repr, some_of
 from .declarations import Extent, Gradient
 from .descriptor import Descriptor
+from .entry_points import document
 from .prepared import BoundLaunch, Calls, Prepared, Start, in_sequence, start_of
-from .registry import Registered
+from .registry import Registered, SourceFile
+from .schedule import Schedule
 from .selection import Selectable, Verdict
-from .sku import KernelSku, PrecisionGuarantee
+from .sku import BackendKind, Direction, KernelSku, PrecisionGuarantee, Tile
 
 D = TypeVar("D", bound=Descriptor)
 Array = object  # what `baracuda.runtime.view` reads: NumPy, CuPy, torch, DLPack, __cuda_array_interface__, TensorRef
@@ -58,9 +60,11 @@ class Plan(Selectable[D]):
     ARGUMENTS: ClassVar[dict[str, Argument]]
     CHECK_ORDER: ClassVar[tuple[str, ...]]
     CHOSEN: ClassVar[tuple[str, ...]]  # arguments whose element type the caller chooses
-    PROMISES: ClassVar[dict[str, tuple[str, ...]]]
+    RUNGS: ClassVar[tuple[str, ...]] = ()  # what every output promises
+    PROMISES: ClassVar[dict[str, tuple[str, ...]]]  # what each does: RUNGS, where it is not declared
     EXTENTS: ClassVar[tuple[Extent, ...]] = ()  # fields of the descriptor that the inputs' shapes show
     GRADIENT: ClassVar[Gradient | None] = None
+    DIRECTION: ClassVar[str]  # backward with a gradient, where it is not declared
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -68,6 +72,46 @@ class Plan(Selectable[D]):
             cls.ARGUMENTS = {a.name: a for a in tensors}
             cls.CHECK_ORDER = vars(cls).get("CHECK_ORDER") or tuple(cls.ARGUMENTS)
             cls.CHOSEN = tuple(a.name for a in tensors if len(a.dtypes) > 1)
+            cls._complete(vars(cls))
+            if "run" in vars(cls):
+                document(cls)
+
+    @classmethod
+    def _complete(cls, own: Mapping[str, Any]) -> None:
+        """Derive what a class does not declare from what it does."""
+        descriptors = [of for base in own.get("__orig_bases__", ()) for of in base.__args__]
+        if "DESCRIPTOR" not in own and descriptors:
+            (cls.DESCRIPTOR,) = descriptors
+        cls.DIRECTION = own.get("DIRECTION") or ("backward" if cls.GRADIENT else "forward")
+        if "PROMISES" not in own:
+            cls.PROMISES = {a.name: cls.RUNGS for a in cls.TENSORS if a.written}
+        elif cls.PROMISES:
+            first, *others = cls.PROMISES.values()
+            cls.RUNGS = tuple([rung for rung in first if all(rung in other for other in others)])
+
+    @classmethod
+    def shape_text(cls, argument: Argument) -> str:
+        """An argument's shape, as documentation has it."""
+        raise AssertionError("families define this")
+
+    @classmethod
+    def dims_text(cls) -> str:
+        """What the names of dims in shapes stand for."""
+        return ""
+
+    @classmethod
+    def source_file(cls, inline: str | None, contraction: bool, flush_subnormals: bool) -> SourceFile:
+        """The kernels beside the plan's module, or the text that stands for them."""
+        return SourceFile(cls._package(), f"{cls.OP}.cu", contraction, flush_subnormals, inline)
+
+    @classmethod
+    def sku_of(
+        cls, element: ElementKind, arch: str, promised: PrecisionGuarantee, schedule: Tile | Schedule, layout: str = ""
+    ) -> KernelSku:
+        """The identity of one of the plan's kernels."""
+        category = cls._package().rpartition(".")[2]
+        of = category, cls.OP, Direction(cls.DIRECTION), element, arch, BackendKind.BESPOKE, promised, schedule
+        return KernelSku(*of, layout=layout or None)
 
     def __init__(self, descriptor: D, row: Registered, layouts: frozenset[str]) -> None:
         super().__init__(descriptor, row, layouts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -51,6 +51,12 @@ class Registered:
     sku: KernelSku
     source: SourceFile
     first: bool = False  # whether it comes before kernels that are made for the device's own architecture
+
+
+def by_element(elements: Sequence[str], texts: Iterable[str]) -> list[tuple[str, str]]:
+    """Each schedule with each of its element types: "t256.packs2" is one of all, "t256.packs2 f16 bf16" of these."""
+    split = [text.split(" ") for text in texts]
+    return [(tag, text) for text, *tags in split for tag in elements if tag in tags or not tags]
 
 
 _PLANS = "baracuda.generated"  # where plans are that may not be imported yet

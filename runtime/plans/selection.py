@@ -186,8 +186,13 @@ class Selectable(Generic[D]):
     @classmethod
     def kernels(cls, element: ElementKind | str | None = None) -> tuple[Registered, ...]:
         """Rows of the plan's own kernels, in order of preference."""
+        return REGISTRY.candidates(cls.OP, element, package=cls._package())
+
+    @classmethod
+    def _package(cls) -> str:
+        """Where its module is, and its kernels are."""
         package, _, name = cls.__module__.rpartition(".")
-        return REGISTRY.candidates(cls.OP, element, package=package or name)
+        return package or name
 
     @classmethod
     def _candidates(cls, descriptor: D) -> tuple[Registered, ...]:

@@ -22,7 +22,8 @@ _FUNCTIONS = {
     **{"__shfl_xor_sync": "__shfl_down_sync", "__shfl_down_sync": "__shfl_xor_sync"},
 }
 _PLACES = frozenset({"threadIdx", "blockIdx", "gridDim", "blockDim"})
-_SIBLING = re.compile(r"\w+?(_tensor|_slice|_pack|_sum|_parts|_reduced|_type)")
+_SIBLING = re.compile(r"\w+?(_tensor|_slice|_sum|_parts|_reduced|_type)")
+_OF_LANES = frozenset({"in", "raw", "store"})  # functions that take a tensor
 
 
 def tensor(code: Code) -> Iterator[Edit]:
@@ -69,13 +70,26 @@ def _others(code: Code, name: str, member: str) -> list[str]:
 
 
 def sibling(code: Code) -> Iterator[Edit]:
-    """Another name with the same ending: `x_tensor` for `dy_tensor`."""
+    """Another name with the same ending, `x_tensor` for `dy_tensor`; another tensor of which a lane has the same."""
+    yield from _lanes(code)
     for at, token in code.each():
         match = _SIBLING.fullmatch(token.text)
         if match is None or code.is_declared(at):
             continue
         if other := _behind(token.text, match[1], code.siblings):
             yield code.edit(at, at, other)
+
+
+def _lanes(code: Code) -> Iterator[Edit]:
+    places: dict[str, list[tuple[int, str]]] = {}
+    for at, token in code.each():
+        function, *before = [t.text for t in code.tokens[at - 4 : at]] or [""]
+        if function in _OF_LANES and before == ["(", "args", "."]:
+            places.setdefault(function, []).append((at, token.text))
+    for found in places.values():
+        names = list(dict.fromkeys(name for _, name in found))
+        for at, name in found if len(names) > 1 else ():
+            yield code.edit(at, at, names[(names.index(name) + 1) % len(names)])
 
 
 def _behind(name: str, ending: str, names: Sequence[str]) -> str:

@@ -17,7 +17,7 @@ _WORDS = {
     **{"element": "row", "row": "col", "col": "row", "any": "contiguous", "contiguous": "any", "inner": "any"},
     **{"T": "acc", "acc": "T"},
 }
-_TABLES = ("CHECK_ORDER", "PROMISES", "SCALARS", "COLUMN_SUMS", "_elements", "_shape")
+_TABLES = ("CHECK_ORDER", "RUNGS", "PROMISES", "SCALARS", "COLUMN_SUMS", "_elements", "_shape")
 _ORDERED = ("CHECK_ORDER", "SCALARS", "COLUMN_SUMS", "_requires")
 _TYPES = {"int": "float", "float": "int", "bool": "int"}
 
@@ -56,6 +56,8 @@ def error(module: ast.Module) -> Changed:
         for word in call.keywords:
             if isinstance(word.value, ast.Attribute) and word.value.attr in _ERRORS:
                 yield word.value, f"rt.{_ERRORS[word.value.attr]}"
+    for text in _conditions(module):
+        yield text, f"rt.Requirement({text.value!r}, error=rt.Unsupported)"
 
 
 def table(module: ast.Module) -> Changed:
@@ -102,8 +104,8 @@ def _of_arguments(value: ast.expr) -> Changed:
 def wiring(module: ast.Module) -> Changed:
     """An array passed under another's name."""
     for node in ast.walk(module):
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "arrays":
-            yield from _exchanged(node.value.elts if isinstance(node.value, ast.Tuple) else ())
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "self._run":
+            yield from _exchanged(node.args[0].elts if isinstance(node.args[0], ast.Tuple) else ())
 
 
 def _shortened(node: ast.AST) -> Changed:
@@ -141,11 +143,19 @@ def _calls(module: ast.Module, name: str) -> Iterator[ast.Call]:
 
 def _in_formulas(module: ast.Module, operator: expression_operators.Operator) -> Changed:
     """What `operator` makes of the formulas of requirements, which are strings in the module."""
-    for call in _calls(module, "Requirement"):
-        if isinstance(call.args[0], ast.Constant):
-            text = str(call.args[0].value)
+    texts = [call.args[0] for call in _calls(module, "Requirement")]
+    for of in (*texts, *_conditions(module)):
+        if isinstance(of, ast.Constant):
+            text = str(of.value)
             for node, after in operator(ast.parse(text, mode="eval")):
-                yield call.args[0], _with(text, node, after)
+                yield of, _with(text, node, after)
+
+
+def _conditions(module: ast.Module) -> Iterator[ast.Constant]:
+    """The requirements that are no more than a condition."""
+    for name, value in _assigned(module):
+        if name == "_requires" and isinstance(value, ast.Tuple):
+            yield from (of for of in value.elts if isinstance(of, ast.Constant))
 
 
 def _with(text: str, node: ast.AST, after: str) -> str:

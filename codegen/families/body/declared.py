@@ -6,7 +6,6 @@ from typing import Any
 
 import baracuda.runtime as rt
 
-from ...text import Code
 from .op import BodyOp
 
 
@@ -25,4 +24,4 @@ def declares(op: BodyOp) -> tuple[dict[str, Any], ...]:
         "MAPS": {m.arch: m.boxes for m in op.maps},
         "SCHEDULES": rows,
     }
-    return {}, plan, {"schedules": Code(f"{op.plan}.SCHEDULES")}
+    return {}, plan, {}

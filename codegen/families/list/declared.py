@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...lower.shared import grouped
-from ..map.declared import passes, walk
+from ..map.declared import passes, schedules, walk
 from .lower import ListOp
 
 
@@ -14,5 +13,5 @@ def declares(op: ListOp) -> tuple[dict[str, Any], ...]:
     plan = {name.upper(): value for name, value in walk(op).items() if name in of_walk}
     if op.passes:
         plan = passes(op)
-    schedules = grouped((entry.element, str(entry.schedule)) for entry in op.entries)
-    return {"_dims": dict(op.dims), "_space": op.space}, plan, {"arch": str(op.arch), "schedules": schedules}
+    descriptor = {"_dims": dict(op.dims), "_space": op.space}
+    return descriptor, plan, {"arch": str(op.arch), "schedules": schedules(op)}

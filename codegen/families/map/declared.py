@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import baracuda.runtime as rt
 
-from ...lower.shared import grouped
+from ...lower.shared import by_element
+from ...text import Name
 from .op import MapOp
 
 
 def declares(op: MapOp) -> tuple[dict[str, Any], ...]:
-    plan = {"AXES": dict(op.axes), **{k.upper(): v for k, v in walk(op).items()}}
+    plan = {"AXES": _axes(op, op.axes), **{k.upper(): v for k, v in walk(op).items()}}
     if op.passes:
         axes = {name: groups for of in op.passes for name, groups in of.axes}
-        plan = {"AXES": {**dict(op.axes), **axes}, **passes(op)}
-    schedules = grouped((entry.element, str(entry.schedule)) for entry in op.entries)
+        plan = {"AXES": _axes(op, {**dict(op.axes), **axes}.items()), **passes(op)}
     descriptor = {"_dims": dict(op.dims), "_axes": dict(op.shares), "_space": op.space}
-    return descriptor, plan, {"arch": str(op.arch), "schedules": schedules}
+    return descriptor, plan, {"arch": str(op.arch), "schedules": schedules(op)}
+
+
+def schedules(op: MapOp) -> tuple[str, ...]:
+    return by_element(op, {e: [x.schedule for x in op.entries if x.element == e] for e in op.elements})
+
+
+def _axes(op: MapOp, axes: Iterable[tuple[Name, Any]]) -> dict[Name, Any]:
+    """Of arrays that have not the axes of all cells."""
+    return {name: groups for name, groups in axes if groups != op.space}
 
 
 def passes(op: MapOp) -> dict[str, Any]:

@@ -19,7 +19,6 @@ from .declared import declares
 from .defaults import conditions, usual_cases, usual_draw
 from .extents import factors, shown
 from .lower import lower_map
-from .op import MapOp
 from .passes import reduced_between
 from .program import split
 from .skeleton import SKELETON, SPILLS
@@ -82,16 +81,6 @@ class MapFamily(ProgramFamily):
                 hint = "" if {*names.items()} <= {(n, n) for n in forward.dims} else order
                 text = f"{name!r} belongs to {target!r}, so its dims are [{', '.join(wanted)}], got [{', '.join(got)}]"
                 yield ("inputs" if name in spec.inputs else "outputs", name, "dims"), f"{text}{hint}"
-
-    @staticmethod
-    def shapes_in_words(op: MapOp) -> str:
-        return ", ".join(f"{dim} is {_extent(op, dim, field)}" for dim, field in op.dims)
-
-
-def _extent(op: MapOp, dim: Any, field: str) -> str:
-    """A field, or some of its axes: an array over all of them has the shape itself."""
-    axes = dict(op.shares).get(dim)
-    return field if axes is None else f"the {'other axes' if axes == 'rest' else f'axes {axes}'} of {field}"
 
 
 FAMILY = MapFamily(

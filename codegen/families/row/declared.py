@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...lower.shared import grouped
+from ...lower.shared import by_element
 from .op import RowOp
 
 
 def declares(op: RowOp) -> tuple[dict[str, Any], ...]:
-    tiles = [(element, tuple(map(str, tiles))) for element, tiles in op.tiles]
     plan = {
         "SCALARS": tuple(s.name for s in op.scalars),
         "COLUMN_SUMS": op.column_flags,
         "ROW_REDUCTIONS": len(op.reductions),
     }
-    return {"_shape": op.shape, "_cols": op.col_axes}, plan, {"arch": str(op.arch), "tiles": grouped(tiles)}
+    table = {"arch": str(op.arch), "tiles": by_element(op, dict(op.tiles))}
+    return {"_shape": op.shape, "_cols": op.col_axes}, plan, table

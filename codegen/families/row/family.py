@@ -17,7 +17,6 @@ from . import rules
 from .cases import usual_cases
 from .declared import declares
 from .lower import lower_row
-from .op import RowOp
 from .program import row_lines
 from .skeleton import SKELETON, SPILLS
 from .spec import RowSpec
@@ -60,12 +59,6 @@ class RowFamily(ProgramFamily):
     def shown(spec: RowSpec, name: str) -> Iterator[Extent]:
         if set(spec.inputs[name].dims) == set(spec.dims):
             yield Extent(next(iter(spec.dims.values())).of, name)
-
-    @staticmethod
-    def shapes_in_words(op: RowOp) -> str:
-        rows, cols = op.rows, op.cols
-        each = f"[{rows}] that with 1 for each axis of {cols}, [{cols}] those axes or their product"
-        return f"[{rows}, {cols}] is {op.shape}, {each}"
 
 
 FAMILY = RowFamily(

@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import product
 from typing import Any, ClassVar, Self, TypeVar
 
-from ...arrays.arguments import Views
+from ...arrays.arguments import Argument, Views
 from ...arrays.element import ElementKind
 from ...device import Device, KernelSource
 from ...devices.named import as_device
@@ -15,13 +15,13 @@ from ...errors import Unsupported
 from ...observe import log
 from ...plans.descriptor import Descriptor
 from ...plans.plan import Launch, Plan
-from ...plans.registry import Registered, SourceFile
+from ...plans.registry import Registered
 from ...plans.schedule import Schedule
-from ...plans.sku import VECTOR_BYTES, BackendKind, Direction, KernelSku, PrecisionGuarantee
+from ...plans.sku import VECTOR_BYTES, KernelSku, PrecisionGuarantee
 from ...values import as_shape
 from ..kernel_source import kernel_source
 from .layout import StructWords, layouts_of
-from .selection import BodySchedule, BodySelection, Launched, listed, own_first
+from .selection import BodySelection, Launched, listed, own_first
 
 B = TypeVar("B", bound=Descriptor)
 _REMEMBERED = 256  # geometries kept per plan
@@ -31,6 +31,11 @@ class BodyPlan(BodySelection[B], Plan[B]):
     """Everything a generated plan of the body family does not declare."""
 
     BODIES: ClassVar[tuple[str, ...]] = ()  # architectures with a header of their own
+
+    @classmethod
+    def shape_text(cls, argument: Argument) -> str:
+        """The formulas of the shapes that it may have."""
+        return " or ".join(cls.SHAPES[argument.name])
 
     def __init__(
         self, descriptor: B, rows: Sequence[Registered], first: Registered, layouts: frozenset[str], arch: str = ""
@@ -194,17 +199,19 @@ class BodyPlan(BodySelection[B], Plan[B]):
 
 
 def body_kernels(
-    source: SourceFile,
+    plan: type[BodyPlan[Any]],
     *,
-    category: str,
-    op: str,
-    direction: str,
-    rungs: Sequence[str],
-    schedules: Sequence[BodySchedule],
+    contraction: bool = False,
+    flush_subnormals: bool = False,
+    inline: str | None = None,
 ) -> Iterator[Registered]:
-    """A row of the kernel table for each element type of each schedule, in the given order."""
-    for row, tag in [(schedule, tag) for schedule in schedules for tag in schedule.elements]:
-        element, schedule = ElementKind(tag), Schedule.parse(row.schedule)
-        guarantee = PrecisionGuarantee.of(element, rungs, row.math)
-        of = category, op, Direction(direction), element, row.arch, BackendKind.BESPOKE, guarantee, schedule
-        yield Registered(KernelSku(*of, layout=row.layout or None), source, row.first)
+    """A row of the kernel table for each element type of each of the plan's schedules, in their order.
+
+    `inline` is the text of the kernels, where there is no file of it.
+    """
+    source = plan.source_file(inline, contraction, flush_subnormals)
+    for row, tag in [(schedule, tag) for schedule in plan.SCHEDULES for tag in schedule.elements]:
+        element = ElementKind(tag)
+        guarantee = PrecisionGuarantee.of(element, plan.RUNGS, row.math)
+        sku = plan.sku_of(element, row.arch, guarantee, Schedule.parse(row.schedule), row.layout)
+        yield Registered(sku, source, row.first)

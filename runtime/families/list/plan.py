@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import accumulate, product
 from typing import Any, ClassVar, TypeVar
 
-from ...arrays.arguments import Views, check, take
+from ...arrays.arguments import Argument, Views, check, take
 from ...arrays.element import ElementKind
 from ...arrays.tensor import TensorView, view
 from ...arrays.workspace import Workspace
@@ -49,6 +49,11 @@ class ListPlan(PassedPlan[M]):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         cls.LISTS = tuple([a.name for a in cls.ARGUMENTS.values() if a.over == "list"])
+
+    @classmethod
+    def shape_text(cls, argument: Argument) -> str:
+        """The dim of a list; an array has one value."""
+        return f"[{', '.join(cls.DESCRIPTOR._dims) if argument.over == 'list' else ''}]"
 
     @classmethod
     def of_pass(cls, plan: type[Any], declared: MapPass) -> dict[str, Any]:

@@ -32,6 +32,7 @@ class PassedPlan(Plan[M]):
     KINDS: ClassVar[tuple[str, ...]] = ()  # of a pass: the kinds that take it, of an op that has some
     HELD: ClassVar[dict[str, str]] = {}  # arrays in the workspace that passes leave for later ones, and their types
     PASSES: ClassVar[tuple[MapPass, ...]] = ()  # of a program that takes several walks
+    DESCRIPTOR: ClassVar[type[MapDescriptor]]
     PASS_PLANS: ClassVar[tuple[type[PassedPlan[Any]], ...]] = ()  # follow from it
 
     def __init_subclass__(cls) -> None:
@@ -42,6 +43,13 @@ class PassedPlan(Plan[M]):
     def __init__(self, descriptor: M, row: Registered, layouts: frozenset[str]) -> None:
         super().__init__(descriptor, row, layouts)
         self._passes = [of(descriptor, row, layouts) for of in self._pass_plans(descriptor)]
+
+    @classmethod
+    def dims_text(cls) -> str:
+        """The fields that dims come from, or which of their axes they are."""
+        axes = {dim: "other axes" if of == "rest" else f"axes {of}" for dim, of in cls.DESCRIPTOR._axes.items()}
+        of = [(dim, f"the {axes[dim]} of " if dim in axes else "", text) for dim, text in cls.DESCRIPTOR._dims.items()]
+        return f"{', '.join([f'{dim} is {part}{text}' for dim, part, text in of])};\n"
 
     @classmethod
     def _pass_plans(cls, descriptor: M) -> Sequence[type[PassedPlan[Any]]]:

@@ -8,16 +8,16 @@ from functools import cached_property
 from itertools import combinations, product
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from ...arrays.arguments import Views
+from ...arrays.arguments import Argument, Views
 from ...arrays.axes import coalesce
 from ...arrays.element import ElementKind
 from ...arrays.tensor import TensorView, same_view
 from ...arrays.workspace import rounded
 from ...device import KernelSource, WatchedArray
 from ...plans.plan import Launch
-from ...plans.registry import Registered, SourceFile
+from ...plans.registry import Registered, by_element
 from ...plans.schedule import Schedule
-from ...plans.sku import VECTOR_BYTES, BackendKind, Direction, KernelSku, PrecisionGuarantee
+from ...plans.sku import VECTOR_BYTES, KernelSku, PrecisionGuarantee
 from ..kernel_source import kernel_source
 from ..row.geometry import Geometry, Words
 from .geometry import MAX_AXES, Axis, CellCut, Cut, Group, IndexSpace, MapDescriptor, space_words
@@ -30,6 +30,7 @@ _NARROW = 2**31  # cells that 32-bit indices can count, and elements that a plac
 _FAR_APART = 2**12  # bytes between copies of what is read: a block writes so much of each that memory is not in pieces
 _WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "u64", 16: "uint4"}  # by their bytes
 _NO_AXIS: dict[Axis, int] = {}
+SCHEDULES = ("t256.packs4.blocks1056",)  # the usual ones
 
 M = TypeVar("M", bound=MapDescriptor)
 
@@ -45,7 +46,8 @@ class MapPlan(PassedPlan[M]):
     """Everything that a generated plan of the map family does not declare."""
 
     LAYOUTS: ClassVar[tuple[str, ...]] = ("packed", "flat", "strided")
-    AXES: ClassVar[dict[str, tuple[Group, ...]]]  # argument, or array held -> the dims that its axes run along
+    # Argument, or array held -> the dims that its axes run along: those of all cells, where it is not declared.
+    AXES: ClassVar[dict[str, tuple[Group, ...]]] = {}
     PLACED: ClassVar[dict[str, tuple[str, ...]]] = {}  # argument -> the dims along which it is read at computed places
     INDICES: ClassVar[tuple[str, ...]] = ()  # dims whose index the program reads
     CELL_INDICES: ClassVar[tuple[str, ...]] = ()  # of those, what values of cells need
@@ -54,6 +56,17 @@ class MapPlan(PassedPlan[M]):
     SUM_OUTPUTS: ClassVar[tuple[str, ...]] = ()  # arguments that are made of sums
     COPIES: ClassVar[dict[str, str]] = {}  # outputs -> the input that they equal
     SPACE: ClassVar[tuple[Group, ...] | None] = None  # of a pass: the dims of its cells, if not all
+
+    @classmethod
+    def _complete(cls, own: Mapping[str, Any]) -> None:
+        super()._complete(own)
+        everywhere = dict.fromkeys([*cls.ARGUMENTS, *cls.HELD], cls.DESCRIPTOR._space)
+        cls.AXES = {**everywhere, **cls.AXES}
+
+    @classmethod
+    def shape_text(cls, argument: Argument) -> str:
+        """The dims along its axes."""
+        return f"[{', '.join([' * '.join(group) for group in cls.AXES[argument.name]])}]"
 
     def __init__(self, descriptor: M, row: Registered, layouts: frozenset[str]) -> None:
         super().__init__(descriptor, row, layouts)
@@ -197,7 +210,8 @@ class MapPlan(PassedPlan[M]):
         source = self._sources.get(key)
         if source is None:
             optional = [name for name, argument in self.ARGUMENTS.items() if argument.optional]
-            constants = {"LAYOUT": layout.upper(), "WIDE": int(wide), "WALK": walk.upper(), "SPLAT": sum(1 << n for n in splat)}
+            constants = {"LAYOUT": layout.upper(), "WIDE": int(wide), "WALK": walk.upper()}
+            constants["SPLAT"] = sum(1 << operand for operand in splat)
             source = self._sources[key] = kernel_source(
                 self._row,
                 {**constants, **self._kind, **self._number},
@@ -368,21 +382,19 @@ class MapPlan(PassedPlan[M]):
 
 
 def map_kernels(
-    source: SourceFile,
+    plan: type[PassedPlan[Any]],
     *,
-    category: str,
-    op: str,
-    direction: str,
-    arch: str,
-    rungs: Sequence[str],
-    schedules: Sequence[tuple[Sequence[str], str]],
+    schedules: Sequence[str] = SCHEDULES,
+    arch: str = "sm_80",
+    contraction: bool = False,
+    flush_subnormals: bool = False,
+    inline: str | None = None,
 ) -> Iterator[Registered]:
-    """A row of the kernel table for each element; `schedules` has elements, and the schedule of all these.
+    """A row of the kernel table for each element and its schedule; see `by_element`.
 
-    Precision follows from the element.
+    Precision follows from the element. `inline` is the text of the kernels, where there is no file of it.
     """
-    for tag, schedule in ((tag, Schedule.parse(text)) for tags, text in schedules for tag in tags):
-        element = ElementKind(tag)
-        guarantee = PrecisionGuarantee.of(element, rungs)
-        of = category, op, Direction(direction), element, arch, BackendKind.BESPOKE, guarantee, schedule
-        yield Registered(KernelSku(*of), source)
+    source = plan.source_file(inline, contraction, flush_subnormals)
+    for tag, text in by_element(plan.DESCRIPTOR._elements, schedules):
+        element, schedule = ElementKind(tag), Schedule.parse(text)
+        yield Registered(plan.sku_of(element, arch, PrecisionGuarantee.of(element, plan.RUNGS), schedule), source)

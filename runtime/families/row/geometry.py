@@ -51,7 +51,7 @@ class RowDescriptor(Descriptor):
         axes = [(name, shift) for name in self._types for last, shift in _SHIFTED.items() if name.endswith(last)]
         changed: dict[str, Any] = {name: shift(getattr(self, name)) for name, shift in axes}
         changed[self._shape] = (size, *getattr(self, self._shape))
-        larger = replace(self, **changed)  # type: ignore[type-var]
+        larger = replace(self, **changed)
         larger.check()
         return larger if larger.col_axes == tuple(axis + 1 for axis in self.col_axes) else None
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import product
 from typing import Any, ClassVar, TypeVar
 
-from ...arrays.arguments import Views
+from ...arrays.arguments import Argument, Views
 from ...arrays.axes import coalesce
 from ...arrays.element import ElementKind
 from ...arrays.workspace import rounded
@@ -18,8 +18,8 @@ from ...devices.named import default_device
 from ...errors import InvalidProblem
 from ...plans.plan import Launch, Plan
 from ...plans.preference import PlanPreference
-from ...plans.registry import Registered, SourceFile
-from ...plans.sku import VECTOR_BYTES, BackendKind, Direction, KernelSku, PrecisionGuarantee, Tile
+from ...plans.registry import Registered, by_element
+from ...plans.sku import VECTOR_BYTES, KernelSku, PrecisionGuarantee, Tile
 from ...plans.tuned import Facts
 from .geometry import (
     MAX_GRID,
@@ -39,6 +39,15 @@ from .geometry import (
 from .source import prefetch_bytes, row_axes_of, row_source
 
 _TICKET_BYTES = 4
+_OF_COLS = "[rows] that with 1 for each axis of cols, [cols] those axes or their product"
+_SHAPES = {"element": "[rows, cols]", "row": "[rows]", "col": "[cols]"}
+# The tiles of ops that need no more registers and shared memory than usual.
+TILES = (
+    *("row4x32x2r8", "row4x32x4r8", "row8x16x4r8", "row16x8x4r8", "row32x4x4r8", "row64x1x4r16", "row128x1x4r8"),
+    *("row128x1x8r8 f32 f16 bf16", "row256x1x8r4 f32 f16 bf16", "row512x1x8r2 f32 f16 bf16"),
+    *("row1024x1x8b132r1 f32 f16 bf16", "row256x1x4r4 f64", "row512x1x4r2 f64", "row1024x1x4b132r1 f64"),
+    *("row256x1x4x8b60r4 f64", "row512x1x4x8b30r2", "row1024x1x4x8b15r1", "wide384x1x2r1"),
+)
 
 R = TypeVar("R", bound=RowDescriptor)
 
@@ -49,7 +58,18 @@ class RowPlan(Plan[R]):
     LAYOUTS: ClassVar[tuple[str, ...]] = ("packed", "dense", "strided", "gathered")
     SCALARS: ClassVar[tuple[str, ...]] = ()  # descriptor fields the kernel reads
     COLUMN_SUMS: ClassVar[tuple[str, ...]] = ()  # for each, the descriptor's flag that says it is wanted, or ""
+    DESCRIPTOR: ClassVar[type[RowDescriptor]]
     ROW_REDUCTIONS: ClassVar[int] = 0  # that a wide kernel's columns need
+
+    @classmethod
+    def shape_text(cls, argument: Argument) -> str:
+        """The dims that it has a value for."""
+        return _SHAPES[argument.over]
+
+    @classmethod
+    def dims_text(cls) -> str:
+        """Which axes rows and columns are."""
+        return f"[rows, cols] is {cls.DESCRIPTOR._shape}, {_OF_COLS};\n"
 
     def __init__(self, descriptor: R, row: Any, layouts: frozenset[str]) -> None:
         super().__init__(descriptor, row, layouts)
@@ -273,24 +293,24 @@ class RowPlan(Plan[R]):
 
 
 def row_kernels(
-    source: SourceFile,
+    plan: type[RowPlan[Any]],
     *,
-    category: str,
-    op: str,
-    direction: str,
-    arch: str,
-    rungs: Sequence[str],
-    tiles: Sequence[tuple[Sequence[str], Sequence[str]]],
+    tiles: Sequence[str] = TILES,
+    arch: str = "sm_80",
+    contraction: bool = False,
+    flush_subnormals: bool = False,
+    inline: str | None = None,
 ) -> Iterator[Registered]:
     """A row of the kernel table for each element type and tile, narrowest tile first, wide ones last.
 
-    `tiles` has elements, and the tiles of each of these. Math precision and accumulator follow from the element: they
-    are derived, never typed in.
+    For `tiles` see `by_element`. Math precision and accumulator follow from the element: they are derived, never typed
+    in. `inline` is the text of the kernels, where there is no file of it.
     """
-    for tag, tile in ((tag, Tile.parse(text)) for tags, texts in tiles for tag, text in product(tags, texts)):
-        element = ElementKind(tag)
-        guarantee = PrecisionGuarantee.of(element, rungs)
+    source = plan.source_file(inline, contraction, flush_subnormals)
+    elements = plan.DESCRIPTOR._elements
+    for tag, text in sorted(by_element(elements, tiles), key=lambda row: elements.index(row[0])):
+        element, tile = ElementKind(tag), Tile.parse(text)
+        guarantee = PrecisionGuarantee.of(element, plan.RUNGS)
         # Elsewhere another tile takes its rows, and adds in another order.
         promised = replace(guarantee, bit_stable_across_arch=False) if tile.arch else guarantee
-        of = category, op, Direction(direction), element, tile.arch or arch
-        yield Registered(KernelSku(*of, BackendKind.BESPOKE, promised, tile), source)
+        yield Registered(plan.sku_of(element, tile.arch or arch, promised, tile), source)

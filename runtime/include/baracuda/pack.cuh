@@ -5,6 +5,18 @@
 
 namespace baracuda {
 
+// A type without const, and the type of what a pointer to a member points to.
+template <typename T> struct Mutable {
+    using type = T;
+};
+template <typename T> struct Mutable<const T> {
+    using type = T;
+};
+template <class M> struct MemberType;
+template <class Args, class M> struct MemberType<M Args::*> {
+    using type = M;
+};
+
 template <int BYTES> struct Word;
 template <> struct Word<16> {
     using type = uint4;

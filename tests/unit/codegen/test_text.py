@@ -175,7 +175,7 @@ def test_generated_python_is_plans_and_nothing_else(added: str) -> None:
         check_plan(text + added + "\n", op)
     inner = "\n".join(f"        {line}" for line in added.splitlines())
     with pytest.raises(SpecError, match="the plan generated of it is none"):
-        check_plan(text.replace("        arrays = (", f"{inner}\n        arrays = (", 1), op)
+        check_plan(text.replace("        return self._run(", f"{inner}\n        return self._run(", 1), op)
 
 
 
@@ -185,17 +185,20 @@ def test_generated_python_is_plans_and_nothing_else(added: str) -> None:
     [
         ('"min(batch_size,', '"open(batch_size,'),
         ('"min(batch_size,', '"().__class__ and min(batch_size,'),
-        ("rt.Requirement(", "rt.view("),
-        ("rt.Requirement(", "os.system("),
+        ("rt.Argument(", "rt.view("),
+        ("rt.Argument(", "os.system("),
+        ("rt.field(", "open("),
         ("rt.MapDescriptor", "rt.Plan"),
-        ("(frozen=True, kw_only=True)", "(frozen=True, kw_only=True, slots=eval('1'))"),
+        ("(rt.MapDescriptor)", "(rt.MapDescriptor, metaclass=eval('1'))"),
+        ("class AlibiDescriptor", "@eval('1')\nclass AlibiDescriptor"),
         ("scores: rt.Array,", "scores: open('x'),"),
         ("y: rt.Array,", "y: rt.Array = open('x'),"),
-        ("arrays = (scores, slopes, y)", "arrays = (scores, y, slopes)"),
-        ("self._run(arrays, workspace, stream)", "self._run(arrays, workspace, open('x'))"),
-        ("run_unchecked = rt.run_unchecked(run)", "run_unchecked = rt.run_unchecked(self)"),
+        ("self._run((scores, slopes, y),", "self._run((scores, y, slopes),"),
+        ("y), workspace, stream)", "y), workspace, open('x'))"),
+        ("rt.entry_points(run)", "rt.entry_points(self)"),
+        ("run_unchecked, bind, can_implement =", "run_unchecked, can_implement, bind ="),
         ("batch_size: int", "batch_size: open('x')"),
-        ('"alibi.cu"', '"alibi.cu", contraction=(lambda: 1)()'),
+        ("(AlibiPlan)", "(AlibiPlan, contraction=(lambda: 1)())"),
     ],
 )
 def test_a_plan_is_data_declarations_formulas_and_one_method(printed: str, other: str) -> None:

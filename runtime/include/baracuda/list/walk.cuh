@@ -28,36 +28,38 @@ template <int> struct WalkArgs {
     long long size[ARRAYS];
     long long first[ARRAYS];  // chunk of each array
 };
+// An array of each of a list, as `Array` is one for all.
+template <typename T, int OPERAND_, bool PRESENT_ = true> struct Arrays {
+    using element_t = T;
+    static constexpr int OPERAND = OPERAND_;
+    static constexpr bool PRESENT = PRESENT_;
+    T* data[ARRAYS];
+};
 template <class M> using ScratchOf = ThreadParts<M, 1>*;  // [blocks]
 
-// Lane i of pack k.
-struct ListLane {
-    int k, i;
-    template <class Packs> __device__ auto value(const Packs& packs) const { return value_of(packs[k], i); }
-    template <class Packs> __device__ auto& of(Packs& packs) const { return packs[k].lane[i]; }
-};
 // The lanes of a thread's packs. `use` calls the program for a lane with what it has of the reductions there.
-template <int N, int PACKS, class Use> struct ListLanes {
+template <class P, int N, int PACKS, class Use> struct ListLanes {
+    P& packs;
     const Use& use;
     template <class Compute> __device__ void each(const Compute& compute) const {
 #pragma unroll
         for (int k = 0; k < PACKS; ++k)
 #pragma unroll
-            for (int i = 0; i < N; ++i) use(compute, ListLane{k, i});
+            for (int i = 0; i < N; ++i) use(compute, PackLane<P>{packs, k, i});
     }
 };
 
 template <class Packs, class Args, class Use>
 __device__ void compute_chunk(Packs& packs, const Args& args, const ThreadPacks& of, int array, const Use& use) {
     packs.reads(args, [&](auto& pack, auto* const(&data)[ARRAYS], int) { of.read(pack, data[array]); });
-    packs.compute(args, ListLanes<WIDTH, Schedule::PACKS, Use>{use});
+    packs.compute(args, ListLanes<Packs, WIDTH, Schedule::PACKS, Use>{packs, use});
     packs.writes(args, [&](const auto& pack, auto* const(&data)[ARRAYS], int) { of.write(pack, data[array]); });
 }
 
 // A block has one chunk.
 template <class Program, class Args> __device__ void store_chunk(const Args& args) {
     const Chunk chunk = chunk_of<CHUNK>(blockIdx.x, args.first, args.size, int(args.count));
-    typename Program::template Cells<WIDTH, Schedule::PACKS> packs;
+    Packs<typename Program::Cells, WIDTH, Schedule::PACKS> packs;
     compute_chunk(packs, args, ThreadPacks(chunk), chunk.array,
                   [](const auto& compute, const auto& lane) { compute(lane); });
 }
@@ -66,7 +68,7 @@ template <class Program, class Args> __device__ void store_chunk(const Args& arg
 template <class Program, class Args, class Parts>
 __device__ void reduce_chunk(const Args& args, const Chunk& chunk, Parts& parts) {
     typename Program::template Reduced<Step<Schedule::PACKS, WIDTH>::template Terms> terms;
-    typename Program::template Terms<WIDTH, Schedule::PACKS> packs;
+    Packs<typename Program::Terms, WIDTH, Schedule::PACKS> packs;
     const ThreadPacks of(chunk);
     compute_chunk(packs, args, of, chunk.array, [&](const auto& compute, const auto& lane) {
         typename Program::template Reduced<ValueOf> term;
@@ -103,13 +105,13 @@ template <class Program, class Args> __device__ void reduce_chunks(const Args& a
         Reduced::each(add, parts, args.parts);
         Reduced::each(reduce, values, parts);
         if (threadIdx.x > 0) return;
-        typename Program::template Epilogue<1, 1> packs;
+        Packs<typename Program::Epilogue, 1, 1> packs;
         const auto use = [&](const auto& compute, const auto& lane) {
             Reduced reduced = {};
             Reduced::each([](auto& one, auto& all) { one = all.of[0]; }, reduced, values);
             compute(lane, reduced);
         };
-        packs.compute(args, ListLanes<1, 1, decltype(use)>{use});
+        packs.compute(args, ListLanes<decltype(packs), 1, 1, decltype(use)>{packs, use});
         return packs.writes(args, [](const auto& pack, auto* data, int) { *data = pack[0].lane[0]; });
     }
     const long long most = (args.chunks + args.blocks - 1) / args.blocks, begin = blockIdx.x * most;

@@ -1,6 +1,7 @@
 // Reductions of a map: what a term is, how two values become one, and in which order a block's threads do so.
 #pragma once
 
+#include <baracuda/map/body.cuh>
 #include <baracuda/map/map.cuh>
 #include <baracuda/warp.cuh>
 
@@ -17,12 +18,6 @@ template <typename A> struct Compensated {
     }
     // Once the sum is infinite or NaN, `low` means nothing.
     __device__ A total() const { return low - low == A(0) ? high + low : high; }
-};
-
-// What a program's packs read and write, unless it says so.
-struct NoArrays {
-    template <class Args, class Read> __device__ void reads(const Args&, const Read&) {}
-    template <class Args, class Write> __device__ void writes(const Args&, const Write&) const {}
 };
 
 // A sum of terms. GUARDED: a term counts only if its cell exists; without, it is 0 where all inputs are 0.

@@ -1,7 +1,7 @@
 // The kernel of a map: walks over cells and over the terms of reductions, for a program that holds an op's math.
 //
-// A program has up to three structs of packs, whose `reads` and `writes` name the tensors of each pack, and whose
-// `compute` makes a lane: Cells, stored; Terms, reduced and perhaps stored; and Epilogue, made of what was reduced.
+// A program has up to three bodies (see body.cuh): Cells, stored; Terms, reduced and perhaps stored; and Epilogue, made
+// of what was reduced.
 // Reduced<Of> lists the reductions: `each` calls a function with every wanted one of several such lists.
 #pragma once
 
@@ -34,31 +34,28 @@ template <int OPERANDS_> struct WalkArgs {
 template <class M> using ScratchOf = typename M::Value*;  // parts: [splits, output cells]
 template <class Args, int N> using RunOf = Run<index_t, Args::OPERANDS, LAYOUT, N>;
 
-// Lane i of pack k.
-template <class R> struct Lane {
+template <class R, class P> struct Lane : PackLane<P> {
     const R& run;
-    int k, i;
-    template <class Packs> __device__ auto value(const Packs& packs) const { return value_of(packs[k], i); }
-    template <class Packs> __device__ auto& of(Packs& packs) const { return packs[k].lane[i]; }
     __device__ index_value index(int operand) const {
         index_value value;
-        run.index(value, operand, i);
+        run.index(value, operand, this->i);
         return value;
     }
 };
 // The same of a pack whose cells an index counts from a multiple of N on.
-template <class R, int N> struct CountedLane : Lane<R> {
+template <class R, class P, int N> struct CountedLane : Lane<R, P> {
     __device__ i64 index(int operand) const { return this->run.template counted_index<N>(operand, this->i); }
 };
 // The lanes of a thread's packs. `use` calls the program for a lane with what it has of the reductions there.
-template <class R, int N, int PACKS, class Use> struct Lanes {
+template <class R, class P, int N, int PACKS, class Use> struct Lanes {
     const R (&run)[PACKS];
+    P& packs;
     const Use& use;
     template <class Compute> __device__ void each(const Compute& compute) const {
 #pragma unroll
         for (int k = 0; k < PACKS; ++k)
 #pragma unroll
-            for (int i = 0; i < N; ++i) use(compute, Lane<R>{run[k], k, i});
+            for (int i = 0; i < N; ++i) use(compute, Lane<R, P>{{packs, k, i}, run[k]});
     }
     // The same in two versions, one of which is for packs where these indices count from a multiple of N: there the
     // compiler knows which neighbours share a call of Philox.
@@ -67,38 +64,40 @@ template <class R, int N, int PACKS, class Use> struct Lanes {
         for (int k = 0; k < PACKS; ++k) {
             if (R::ONE_PLACE && (true && ... && run[k].template counts<N>(INDICES))) {
 #pragma unroll
-                for (int i = 0; i < N; ++i) use(compute, CountedLane<R, N>{{run[k], k, i}});
+                for (int i = 0; i < N; ++i) use(compute, CountedLane<R, P, N>{{{packs, k, i}, run[k]}});
             } else {
 #pragma unroll
-                for (int i = 0; i < N; ++i) use(compute, Lane<R>{run[k], k, i});
+                for (int i = 0; i < N; ++i) use(compute, Lane<R, P>{{packs, k, i}, run[k]});
             }
         }
     }
 };
 
 // Reads the packs of a program: of a tensor as it is, or at the places that `place_of` computes of a lane.
-template <class R, int PACKS> struct Reader {
+template <class R, class Held, int PACKS> struct Reader {
     const R (&run)[PACKS];
+    Held& held;
     const int (&live)[PACKS];
     long long vectorized;
     template <class Packs, typename T> __device__ void operator()(Packs& packs, const T* data, int operand) const {
         read(packs, data, run, operand, vectorized, live);
     }
-    template <class P, typename T, int AXES, typename V, class Still, class F>
-    __device__ void at(P (&packs)[PACKS], const Placed<T, AXES>& from, V outside, Still still,
+    template <class P, class A, int AXES, typename V, class Still, class F>
+    __device__ void at(P (&packs)[PACKS], const A& array, const PlacedAxes<AXES>& axes, V outside, Still still,
                        const F& place_of) const {
+        const Placed<typename Mutable<typename A::element_t>::type, AXES> from{array.data, axes, A::OPERAND};
 #pragma unroll
         for (int k = 0; k < PACKS; ++k)
             read_places<LAYOUT>(packs[k].lane, from, outside, run[k], live[k], still.hold(run[k]),
-                                [&](auto& place, int i) { place_of(place, Lane<R>{run[k], k, i}); });
+                                [&](auto& place, int i) { place_of(place, Lane<R, Held>{{held, k, i}, run[k]}); });
     }
 };
 
 template <int N, class Packs, class Args, int PACKS, class Use>
 __device__ void compute_cells(Packs& packs, const Args& args, const RunOf<Args, N> (&run)[PACKS],
                               const int (&live)[PACKS], const Use& use) {
-    packs.reads(args, Reader<RunOf<Args, N>, PACKS>{run, live, args.vectorized});
-    packs.compute(args, Lanes<RunOf<Args, N>, N, PACKS, Use>{run, use});
+    packs.reads(args, Reader<RunOf<Args, N>, Packs, PACKS>{run, packs, live, args.vectorized});
+    packs.compute(args, Lanes<RunOf<Args, N>, Packs, N, PACKS, Use>{run, packs, use});
 }
 
 template <int N, class Packs, class Args, int PACKS>
@@ -112,7 +111,7 @@ __device__ void write_cells(const Packs& packs, const Args& args, const RunOf<Ar
 // Values of cells, each stored once, or along the axes of copies.
 template <class Program, int N, class Args, int PACKS>
 __device__ void store_packs(const Args& args, const RunOf<Args, N> (&run)[PACKS], const int (&live)[PACKS]) {
-    typename Program::template Cells<N, PACKS> packs;
+    Packs<typename Program::Cells, N, PACKS> packs;
     compute_cells<N>(packs, args, run, live, [](const auto& compute, const auto& lane) { compute(lane); });
     constexpr bool COPIES = WALK == Walk::COPIES;
     const index_t end = COPIES ? end_of_split<index_t>(args.cut) : 1;
@@ -151,7 +150,7 @@ template <class Program, int N, class Args, int GROUP, class Terms>
 __device__ void compute_terms(const Args& args, const RunOf<Args, N> (&run)[GROUP], const int (&live)[GROUP],
                               Terms& terms, int from) {
     using Reduced = typename Program::template Reduced<ValueOf>;
-    typename Program::template Terms<N, GROUP> packs;
+    Packs<typename Program::Terms, N, GROUP> packs;
     compute_cells<N>(packs, args, run, live, [&](const auto& compute, const auto& lane) {
         Reduced term;
         compute(lane, term);
@@ -165,7 +164,7 @@ __device__ void compute_terms(const Args& args, const RunOf<Args, N> (&run)[GROU
 template <class Program, int N, class Args, class Values>
 __device__ void store_values(const Args& args, const RunOf<Args, N> (&run)[1], const int (&live)[1], Values& values) {
     using Reduced = typename Program::template Reduced<ValueOf>;
-    typename Program::template Epilogue<N, 1> packs;
+    Packs<typename Program::Epilogue, N, 1> packs;
     compute_cells<N>(packs, args, run, live, [&](const auto& compute, const auto& lane) {
         Reduced reduced = {};
         Reduced::each([&](auto& one, auto& all) { one = all.of[lane.i]; }, reduced, values);

@@ -28,17 +28,6 @@ __device__ auto inputs_over(List<Os...>)
     -> decltype((List<>() + ... + typename If<Os::OVER == OVER && Os::READ, Os>::type()));
 template <class Tensors, Over OVER> using InputsOver = decltype(inputs_over<OVER>(Tensors()));
 
-template <typename T> struct Mutable {
-    using type = T;
-};
-template <typename T> struct Mutable<const T> {
-    using type = T;
-};
-template <class M> struct MemberType;
-template <class Args, class M> struct MemberType<M Args::*> {
-    using type = M;
-};
-
 // The argument that MEMBER points to.
 template <auto MEMBER, bool PRESENT_ = true> struct Operand {
     using argument_t = typename MemberType<decltype(MEMBER)>::type;

@@ -94,8 +94,9 @@ def test_files_with_a_condition_around_each_entry_point(repository: Path) -> Non
     path, macro = repository / f"{OP}.cu", "BARACUDA_SYMBOL"
     text = path.read_text()
     shown = "rms_norm_f32_row32x4x4"
-    entry = text[text.index('extern "C"') : text.index("// @lines")]
-    path.write_text(text.replace(entry, f"#ifdef SKU_{shown}\n{entry.replace(macro, shown)}#endif\n"))
+    included = "#include <baracuda/row/kernel.cuh>\n"
+    entry = (INCLUDE / "baracuda/row/kernel.cuh").read_text().partition("#pragma once\n")[2]
+    path.write_text(text.replace(included, f"#ifdef SKU_{shown}\n{entry.replace(macro, shown)}#endif\n"))
     commit(repository)
     path.write_text(text)
     found = {row["kernel"]: row["what"] for row in rows()}

@@ -207,15 +207,15 @@ MODULE = """
 class D:
     a: int
     _elements = (1, 2)
-    _requires = (rt.Requirement("not 1 <= len(a)", error=rt.Unsupported), rt.Requirement("a or b"))
+    _requires = (rt.Requirement("not 1 <= len(a)", error=rt.Unsupported), "a or b")
 class P:
     TENSORS = (rt.Argument("x", "in", "row", dtypes=("T", "acc"), optional="f", layout="any"),)
     CHECK_ORDER = ("x", "y")
+    RUNGS = ("f", "g")
     PROMISES = rt.table(y=("d", "s"))
     ROW_REDUCTIONS = 2
     def run(self, x, y):
-        arrays = (x, y)
-        return self._run(arrays)
+        return self._run((x, y), workspace)
 """
 PLANS: dict[str, set[str]] = {
     "comparison": {"\"not 1 <= len(a)\" -> 'not (1 < len(a))'"},
@@ -230,7 +230,7 @@ PLANS: dict[str, set[str]] = {
     },
     "error": {
         "rt.Unsupported -> rt.InvalidProblem",
-        "rt.Requirement(\"a or b\") -> rt.Requirement('a or b', error=rt.Unsupported)",
+        "\"a or b\" -> rt.Requirement('a or b', error=rt.Unsupported)",
     },
     "wiring": {"x, y -> y, x"},
 }
@@ -244,7 +244,7 @@ def test_plan_operator(name: str) -> None:
 
 
 def test_requirements_are_removed_and_exchanged() -> None:
-    first, second = "rt.Requirement('not 1 <= len(a)', error=rt.Unsupported)", "rt.Requirement('a or b')"
+    first, second = "rt.Requirement('not 1 <= len(a)', error=rt.Unsupported)", "'a or b'"
     changed = [after for _, after in python_operators.check(ast.parse(MODULE))]
     assert changed == [f"({second},)", f"({first},)", f"{second}, {first}"]
 
@@ -256,6 +256,7 @@ def test_tables_lose_and_exchange_entries() -> None:
     assert {"(\"T\", \"acc\") -> ('acc',)", "\"T\", \"acc\" -> 'acc', 'T'", "\"x\", \"y\" -> 'y', 'x'"} < found
     assert {"(\"x\", \"y\") -> ('y',)", "(1, 2) -> (2,)", "int -> float"} < found
     assert {"rt.table(y=(\"d\", \"s\")) -> rt.table()", "(\"d\", \"s\") -> ('s',)"} < found
+    assert {"(\"f\", \"g\") -> ('g',)"} < found
 
 
 def test_mutated_plans_are_python() -> None:

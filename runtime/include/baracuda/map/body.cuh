@@ -1,0 +1,108 @@
+// What a program makes of a cell, and the packs that a thread holds for it. A program names the arrays of its
+// arguments,
+//     struct Cells : Body<Reads<&Args::x_>, Writes<&Args::y_>>
+// and `compute` has each lane's elements: `lane.in(args.x_)`, `lane.store(args.y_, value)`.
+#pragma once
+
+#include <baracuda/pack.cuh>
+
+namespace baracuda {
+
+// An argument with an offset for each cell: OPERAND of the walk. The types of a program's arrays differ by it.
+template <typename T, int OPERAND_, bool PRESENT_ = true> struct Array {
+    using element_t = T;
+    static constexpr int OPERAND = OPERAND_;
+    static constexpr bool PRESENT = PRESENT_;
+    T* data;
+};
+// What is read at computed places, as a value of type V: number NUMBER of a body.
+template <typename V, int NUMBER> struct PlacedValue {
+    using element_t = V;
+};
+template <auto...> struct Reads {};
+template <auto...> struct Writes {};
+
+template <class A, int N, int PACKS> struct PacksIn {
+    Pack<typename Mutable<typename A::element_t>::type, N> pack[PACKS];
+};
+template <class A, int N, int PACKS> struct PacksOut {
+    Pack<typename A::element_t, N> pack[PACKS];
+};
+template <class A, int N, int PACKS> __device__ auto& packs_in(PacksIn<A, N, PACKS>& of) { return of.pack; }
+template <class A, int N, int PACKS> __device__ auto& packs_in(const PacksIn<A, N, PACKS>& of) { return of.pack; }
+template <class A, int N, int PACKS> __device__ auto& packs_out(PacksOut<A, N, PACKS>& of) { return of.pack; }
+template <class A, int N, int PACKS> __device__ auto& packs_out(const PacksOut<A, N, PACKS>& of) { return of.pack; }
+template <auto MEMBER> using ArrayOf = typename MemberType<decltype(MEMBER)>::type;
+
+// Lane i of pack k of those that a thread holds.
+template <class P> struct PackLane {
+    P& packs;
+    int k, i;
+    template <class A> __device__ auto in(const A&) const { return value_of(packs_in<A>(packs)[k], i); }
+    // The element as it is stored.
+    template <class A> __device__ auto& raw(const A&) const { return packs_in<A>(packs)[k].lane[i]; }
+    template <class A, typename V> __device__ void store(const A&, V value) const {
+        packs_out<A>(packs)[k].lane[i] = value;
+    }
+};
+
+template <class Reads, class Writes, class... Places> struct Body;
+template <auto... READS, auto... WRITES, class... Places>
+struct Body<Reads<READS...>, Writes<WRITES...>, Places...> {
+    template <int N, int PACKS>
+    struct Held : PacksIn<ArrayOf<READS>, N, PACKS>...,
+                  PacksIn<Places, N, PACKS>...,
+                  PacksOut<ArrayOf<WRITES>, N, PACKS>... {};
+
+    template <class P, class Args, class Read> __device__ static void read_arrays(P& packs, const Args& args,
+                                                                                  const Read& f) {
+        (read<READS>(packs, args, f), ...);
+    }
+    template <class P, class Args, class Write>
+    __device__ static void write_arrays(const P& packs, const Args& args, const Write& f) {
+        (write<WRITES>(packs, args, f), ...);
+    }
+    // What is read at computed places: nothing, unless a program says so.
+    template <class P, class Args, class Read> __device__ static void places(P&, const Args&, const Read&) {}
+
+private:
+    template <auto MEMBER, class P, class Args, class F>
+    __device__ static void read(P& packs, const Args& args, const F& f) {
+        using A = ArrayOf<MEMBER>;
+        if constexpr (A::PRESENT) f(packs_in<A>(packs), (args.*MEMBER).data, A::OPERAND);
+    }
+    template <auto MEMBER, class P, class Args, class F>
+    __device__ static void write(const P& packs, const Args& args, const F& f) {
+        using A = ArrayOf<MEMBER>;
+        if constexpr (A::PRESENT) f(packs_out<A>(packs), (args.*MEMBER).data, A::OPERAND);
+    }
+};
+
+// The packs of N lanes that a thread holds for a body.
+template <class Of, int N, int PACKS> struct Packs : Of::template Held<N, PACKS> {
+    template <class Args, class Read> __device__ void reads(const Args& args, const Read& read) {
+        Of::read_arrays(*this, args, read);
+        Of::places(*this, args, read);
+    }
+    // Reads a tensor at the places that `place_of` computes of a lane.
+    template <class V, class Read, class A, class Axes, typename Outside, class Still, class F>
+    __device__ void place(const Read& read, V, const A& array, const Axes& axes, Outside outside, Still still,
+                          const F& place_of) {
+        read.at(packs_in<V>(*this), array, axes, outside, still, place_of);
+    }
+    template <class Args, class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
+        Of::compute(args, lanes);
+    }
+    template <class Args, class Write> __device__ void writes(const Args& args, const Write& write) const {
+        Of::write_arrays(*this, args, write);
+    }
+};
+
+// What programs have if they do not say otherwise: whether they read at computed places, and draw random numbers.
+struct MapProgram {
+    static constexpr bool PLACED = false, RANDOM = false;
+    using T = BARACUDA_ELEMENT;
+    using acc_t = acc_of<T>;
+};
+
+}  // namespace baracuda

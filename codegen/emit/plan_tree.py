@@ -42,7 +42,7 @@ _BASES = frozenset(f"rt.{family.descriptor.__name__}" for family in families().v
 _PLANS = tuple(f"rt.{family.plan.__name__}" for family in families().values())
 _ERRORS = frozenset(("rt.InvalidProblem", "rt.Unsupported"))
 # Where formulas stand: in all of some assignments, in some arguments of calls.
-_TABLES = frozenset(name for family in families().values() for name in family.formulas)
+_TABLES = frozenset({"_requires"}.union(*(family.formulas for family in families().values())))
 _FORMULAS: dict[str, frozenset[int | str]] = {"Requirement": frozenset((0,))}
 _FORMULAS |= {name: places for of in families().values() for name, places in of.declarations.items() if places}
 

@@ -82,20 +82,14 @@ __device__ bool read_even(V (&value)[N], const Placed<T, AXES>& from, V outside,
 template <Layout LAYOUT, typename V, int N, typename T, class R, int AXES, class F>
 __device__ void read_each(V (&value)[N], const Placed<T, AXES>& from, V outside, const R& run, int live,
                           const F& place_of) {
-    T found[N];
-    bool inside[N];
 #pragma unroll
     for (int i = 0; i < N; ++i) {
+        value[i] = outside;
+        if (LAYOUT != Layout::PACKED && i >= live) continue;
         i64 place[AXES];
-        inside[i] = LAYOUT == Layout::PACKED || i < live;
-        if (inside[i]) {
-            place_of(place, i);
-            inside[i] = from.axes.contain(place);
-        }
-        if (inside[i]) found[i] = *from.at(run, i, place);
+        place_of(place, i);
+        if (from.axes.contain(place)) value[i] = V(*from.at(run, i, place));
     }
-#pragma unroll
-    for (int i = 0; i < N; ++i) value[i] = inside[i] ? V(found[i]) : outside;  // once all loads are on their way
 }
 
 // The elements of a run's cells; `even`: their places are equally far apart.

@@ -302,7 +302,17 @@ __device__ constexpr int blocks_of_cells(int operands, bool random) {
     // 16 lanes of two rows need more registers.
     return operands >= MANY_OPERANDS ? 4 : sizeof(Element) > 1 ? 8 : 6;
 }
-__device__ constexpr int blocks_of_columns(int operands, int widest) {
+// Bytes of an element of each array of a body that is read for each cell.
+template <int BYTES_> struct Size {
+    static constexpr int BYTES = BYTES_;
+};
+template <auto... READS, auto... WRITES, class... Places>
+Size<(0 + ... + (is_splat(ArrayOf<READS>::OPERAND) ? 0 : int(sizeof(typename ArrayOf<READS>::element_t))))> size_read(
+    const Body<Reads<READS...>, Writes<WRITES...>, Places...>&);
+constexpr int MANY_REGISTERS = 40;  // of what is read at a time
+
+__device__ constexpr int blocks_of_columns(int operands, int widest, int bytes_read) {
+    if (bytes_read * (16 / int(sizeof(Element))) * Schedule::PACKS / 4 > MANY_REGISTERS) return 2;
     if (operands >= MANY_OPERANDS) return LAYOUT == Layout::PACKED ? 2 : 1;
     const int sums = LAYOUT == Layout::PACKED ? 4 : 3, words = widest / int(sizeof(acc_of<Element>));
     return words > 2 ? 2 : words == 2 ? sums - 1 : sums;
@@ -316,7 +326,8 @@ template <class Program> __device__ constexpr int blocks_per_sm() {
     // Measured: f64 4131 GB/s with 6 blocks, 3934 with 8; bf16 3379 and 3550.
     if (WALK == Walk::SINGLES) return sizeof(Element) > 4 ? 6 : 8;
     if constexpr (WALK == Walk::COLUMNS)
-        return blocks_of_columns(OPERANDS, most_bytes<typename Program::template Reduced<SizeOf>>());
+        return blocks_of_columns(OPERANDS, most_bytes<typename Program::template Reduced<SizeOf>>(),
+                                 decltype(size_read(*static_cast<typename Program::Terms*>(nullptr)))::BYTES);
     return LAYOUT != Layout::PACKED ? 1 : OPERANDS < MANY_OPERANDS ? 4 : 2;
 }
 

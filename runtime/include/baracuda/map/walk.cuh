@@ -291,44 +291,55 @@ template <class Program, class Args> __device__ void walk(const Args& args) {
     }
 }
 
-// Blocks of 256 threads per multiprocessor: the maximum if a thread moves one pack, half of it if several packs are in
-// flight, fewer if each element has its own offset, if places or random numbers are computed, or if there is much to
-// hold.
-constexpr int MANY_OPERANDS = 6;
-__device__ constexpr int blocks_of_cells(int operands, bool random) {
-    if (LAYOUT == Layout::STRIDED) return 1;
-    if (random) return 5;
-    if (LAYOUT == Layout::PACKED) return 8;
-    // 16 lanes of two rows need more registers.
-    return operands >= MANY_OPERANDS ? 4 : sizeof(Element) > 1 ? 8 : 6;
-}
-// Bytes of an element of each array of a body that is read for each cell.
+// Bytes of an element of each array that a body reads for each cell.
 template <int BYTES_> struct Size {
     static constexpr int BYTES = BYTES_;
 };
 template <auto... READS, auto... WRITES, class... Places>
 Size<(0 + ... + (is_splat(ArrayOf<READS>::OPERAND) ? 0 : int(sizeof(typename ArrayOf<READS>::element_t))))> size_read(
     const Body<Reads<READS...>, Writes<WRITES...>, Places...>&);
-constexpr int MANY_REGISTERS = 40;  // of what is read at a time
+// Whether it stores what it makes of each cell.
+template <auto... READS, auto... WRITES, class... Places>
+Size<sizeof...(WRITES)> size_written(const Body<Reads<READS...>, Writes<WRITES...>, Places...>&);
+template <class Of> constexpr bool STORES = decltype(size_written(*static_cast<Of*>(nullptr)))::BYTES > 0;
+// The registers that packs of what is read take.
+template <class Of, int PACKS> __device__ constexpr int registers_read() {
+    return decltype(size_read(*static_cast<Of*>(nullptr)))::BYTES * (16 / int(sizeof(Element))) * PACKS / 4;
+}
 
-__device__ constexpr int blocks_of_columns(int operands, int widest, int bytes_read) {
-    if (bytes_read * (16 / int(sizeof(Element))) * Schedule::PACKS / 4 > MANY_REGISTERS) return 2;
+// Blocks of 256 threads per multiprocessor: the maximum if a thread moves one pack, half of it if several packs are in
+// flight, fewer if each element has its own offset, if places or random numbers are computed, or if there is much to
+// hold.
+constexpr int MANY_OPERANDS = 6;
+template <class Program> __device__ constexpr int blocks_of_cells(int operands) {
+    if (LAYOUT == Layout::STRIDED) return 1;
+    if (Program::RANDOM) return 5;
+    if (LAYOUT == Layout::PACKED) return registers_read<typename Program::Cells, 1>() > 24 ? 4 : 8;
+    // 16 lanes of two rows need more registers.
+    return operands >= MANY_OPERANDS ? 4 : sizeof(Element) > 1 ? 8 : 6;
+}
+template <class Program> __device__ constexpr int blocks_of_columns(int operands) {
     if (operands >= MANY_OPERANDS) return LAYOUT == Layout::PACKED ? 2 : 1;
+    const int widest = most_bytes<typename Program::template Reduced<SizeOf>>();
     const int sums = LAYOUT == Layout::PACKED ? 4 : 3, words = widest / int(sizeof(acc_of<Element>));
     return words > 2 ? 2 : words == 2 ? sums - 1 : sums;
+}
+template <class Program> __device__ constexpr int blocks_of_sums(int operands) {
+    const bool wide = registers_read<typename Program::Terms, Schedule::PACKS>() > 40;
+    if (WALK == Walk::COLUMNS) return wide ? 2 : blocks_of_columns<Program>(operands);
+    if (LAYOUT != Layout::PACKED) return 1;
+    return wide || operands >= MANY_OPERANDS ? 2 : STORES<typename Program::Terms> ? 3 : 4;
 }
 template <class Program> __device__ constexpr int blocks_per_sm() {
     constexpr int OPERANDS = Program::Args::OPERANDS - count_splat();
     constexpr bool STORED = WALK == Walk::CELLS || WALK == Walk::COPIES;
     if (BARACUDA_WIDE) return 1;
     if (Program::PLACED) return !STORED ? 1 : LAYOUT == Layout::PACKED ? 4 : 3;
-    if (STORED) return blocks_of_cells(OPERANDS, Program::RANDOM);
     // Measured: f64 4131 GB/s with 6 blocks, 3934 with 8; bf16 3379 and 3550.
     if (WALK == Walk::SINGLES) return sizeof(Element) > 4 ? 6 : 8;
-    if constexpr (WALK == Walk::COLUMNS)
-        return blocks_of_columns(OPERANDS, most_bytes<typename Program::template Reduced<SizeOf>>(),
-                                 decltype(size_read(*static_cast<typename Program::Terms*>(nullptr)))::BYTES);
-    return LAYOUT != Layout::PACKED ? 1 : OPERANDS < MANY_OPERANDS ? 4 : 2;
+    if constexpr (STORED) return blocks_of_cells<Program>(OPERANDS);
+    if constexpr (WALK == Walk::ROWS || WALK == Walk::COLUMNS) return blocks_of_sums<Program>(OPERANDS);
+    return 1;
 }
 
 }  // namespace baracuda

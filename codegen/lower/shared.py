@@ -96,7 +96,7 @@ def _field(name: str, spec: FieldSpec) -> DescriptorField:
     return DescriptorField(Name(name), Name(spec.type), Text(spec.doc), default, spec.same_as or "")
 
 
-def by_element(op: Op, of: Mapping[str, Iterable[object]]) -> tuple[str, ...]:
+def in_one_list(op: Op, of: Mapping[str, Iterable[object]]) -> tuple[str, ...]:
     """The tiles or schedules of each element type, in one order; those of some types only, with these."""
     left = {element: list(map(str, texts)) for element, texts in of.items()}
     merged = []

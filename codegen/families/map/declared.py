@@ -7,7 +7,7 @@ from typing import Any
 
 import baracuda.runtime as rt
 
-from ...lower.shared import by_element
+from ...lower.shared import in_one_list
 from ...text import Name
 from .op import MapOp
 
@@ -22,7 +22,7 @@ def declares(op: MapOp) -> tuple[dict[str, Any], ...]:
 
 
 def schedules(op: MapOp) -> tuple[str, ...]:
-    return by_element(op, {e: [x.schedule for x in op.entries if x.element == e] for e in op.elements})
+    return in_one_list(op, {e: [x.schedule for x in op.entries if x.element == e] for e in op.elements})
 
 
 def _axes(op: MapOp, axes: Iterable[tuple[Name, Any]]) -> dict[Name, Any]:

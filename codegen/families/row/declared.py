@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...lower.shared import by_element
+from ...lower.shared import in_one_list
 from .op import RowOp
 
 
@@ -14,5 +14,5 @@ def declares(op: RowOp) -> tuple[dict[str, Any], ...]:
         "COLUMN_SUMS": op.column_flags,
         "ROW_REDUCTIONS": len(op.reductions),
     }
-    table = {"arch": str(op.arch), "tiles": by_element(op, dict(op.tiles))}
+    table = {"arch": str(op.arch), "tiles": in_one_list(op, dict(op.tiles))}
     return {"_shape": op.shape, "_cols": op.col_axes}, plan, table

@@ -291,20 +291,20 @@ template <class Program, class Args> __device__ void walk(const Args& args) {
     }
 }
 
-// Bytes of an element of each array that a body reads for each cell.
-template <int BYTES_> struct Size {
-    static constexpr int BYTES = BYTES_;
+template <int VALUE_> struct Int {
+    static constexpr int VALUE = VALUE_;
 };
+// Bytes of an element of each array that a body reads for each cell.
 template <auto... READS, auto... WRITES, class... Places>
-Size<(0 + ... + (is_splat(ArrayOf<READS>::OPERAND) ? 0 : int(sizeof(typename ArrayOf<READS>::element_t))))> size_read(
+Int<(0 + ... + (is_splat(ArrayOf<READS>::OPERAND) ? 0 : int(sizeof(typename ArrayOf<READS>::element_t))))> bytes_read(
     const Body<Reads<READS...>, Writes<WRITES...>, Places...>&);
 // Whether it stores what it makes of each cell.
 template <auto... READS, auto... WRITES, class... Places>
-Size<sizeof...(WRITES)> size_written(const Body<Reads<READS...>, Writes<WRITES...>, Places...>&);
-template <class Of> constexpr bool STORES = decltype(size_written(*static_cast<Of*>(nullptr)))::BYTES > 0;
+Int<sizeof...(WRITES)> arrays_written(const Body<Reads<READS...>, Writes<WRITES...>, Places...>&);
+template <class Of> constexpr bool STORES = decltype(arrays_written(*static_cast<Of*>(nullptr)))::VALUE > 0;
 // The registers that packs of what is read take.
 template <class Of, int PACKS> __device__ constexpr int registers_read() {
-    return decltype(size_read(*static_cast<Of*>(nullptr)))::BYTES * (16 / int(sizeof(Element))) * PACKS / 4;
+    return decltype(bytes_read(*static_cast<Of*>(nullptr)))::VALUE * (16 / int(sizeof(Element))) * PACKS / 4;
 }
 
 // Blocks of 256 threads per multiprocessor: the maximum if a thread moves one pack, half of it if several packs are in

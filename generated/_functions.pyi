@@ -225,6 +225,10 @@ def log_softmax_backward(dy: rt.Array, y: rt.Array, *, softmax_axis: int | None 
                          stream: rt.Stream = None) -> Any:
     """Gradient of log-softmax. See `LogSoftmaxBackwardPlan.run`, `LogSoftmaxBackwardDescriptor`."""
 
+def matmul(a: rt.Array, b: rt.Array, *, y: rt.Array = None, stream: rt.Stream = None) -> Any:
+    """Matrix products, whose rows have the same bits in a batch of any size. See `DenseGemmPlan.run`,
+    `DenseGemmDescriptor`."""
+
 def pad2d(x: rt.Array, *, top: int, bottom: int, left: int, right: int, value: float = 0.0, y: rt.Array = None,
           stream: rt.Stream = None) -> Any:
     """A value around the last two axes of an array; negative numbers take rows and columns away. See

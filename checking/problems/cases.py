@@ -97,12 +97,7 @@ def problems(subject: Subject, sku: KernelSku, limit: int = 1 << 21) -> list[Pro
 
 def second_choice(subject: Subject, case: Mapping[str, Any], sku: KernelSku) -> Problem | None:
     """The problem of `case` for a kernel that is not its first choice."""
-    try:
-        layout = Problem.kind_of(subject).only_layout(subject, sku)
-        problem = Problem.of(subject, case, sku.element, sku.arch, layout, str(sku.schedule))
-    except Unsupported:
-        return None
-    return problem if can_be_laid_out(problem) else None
+    return next((p for p in _laid_out(subject, case, sku, str(sku.schedule))), None)
 
 
 def short_problems(subject: Subject, sku: KernelSku) -> Iterator[Problem]:
@@ -139,11 +134,20 @@ def could_serve(subject: Subject, sku: KernelSku, case: Mapping[str, Any]) -> bo
 
 def served(subject: Subject, case: Mapping[str, Any], sku: KernelSku) -> Problem | None:
     """The problem of `case` if its plan, restricted to the architecture of `sku`, selects `sku`."""
-    try:
-        problem = Problem.of(subject, case, sku.element, sku.arch, Problem.kind_of(subject).only_layout(subject, sku))
-    except Unsupported:
-        return None
-    return problem if problem.plan.sku == sku and can_be_laid_out(problem) else None
+    return next((p for p in _laid_out(subject, case, sku) if p.plan.sku == sku), None)
+
+
+def _laid_out(
+    subject: Subject, case: Mapping[str, Any], sku: KernelSku, schedule: str | None = None
+) -> Iterator[Problem]:
+    """The problems of `case` for kernels of the architecture of `sku`, in layouts that it takes."""
+    for layout in Problem.kind_of(subject).layouts_for(subject, sku, case):
+        try:
+            problem = Problem.of(subject, case, sku.element, sku.arch, layout, schedule)
+        except Unsupported:
+            continue
+        if can_be_laid_out(problem):
+            yield problem
 
 
 def can_be_laid_out(problem: Problem) -> bool:

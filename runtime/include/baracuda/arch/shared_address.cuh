@@ -3,13 +3,17 @@
 
 namespace baracuda {
 
-// As ldmatrix_x4 of tensor_core.cuh, and its inverse: lane i gives the address of row i % 8 of matrix i / 8.
+// As ldmatrix_x4 of tensor_core.cuh, and its inverse: lane i gives the address of row i % 8 of matrix i / 8, with
+// `trans` of the transposed matrix.
 #ifdef BARACUDA_HOST
 inline void ldmatrix_x4(unsigned* fragment, unsigned row, BARACUDA_SITE) {
     baracuda_host::ldmatrix<4>(fragment, __cvta_shared_to_generic(row, BARACUDA_SITE_ARGS), BARACUDA_SITE_ARGS);
 }
 inline void stmatrix_x4(unsigned row, const unsigned* fragment, BARACUDA_SITE) {
     baracuda_host::stmatrix<4>(__cvta_shared_to_generic(row, BARACUDA_SITE_ARGS), fragment, BARACUDA_SITE_ARGS);
+}
+inline void stmatrix_x4_trans(unsigned row, const unsigned* fragment, BARACUDA_SITE) {
+    baracuda_host::stmatrix<4, true>(__cvta_shared_to_generic(row, BARACUDA_SITE_ARGS), fragment, BARACUDA_SITE_ARGS);
 }
 inline void load_shared(float (&two)[2], unsigned at, BARACUDA_SITE) {
     const float2 value = *static_cast<const float2*>(__cvta_shared_to_generic(at, BARACUDA_SITE_ARGS));
@@ -32,6 +36,11 @@ __device__ __forceinline__ void ldmatrix_x4(unsigned* fragment, unsigned row) {
 }
 __device__ __forceinline__ void stmatrix_x4(unsigned row, const unsigned* fragment) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(fragment[0]),
+                 "r"(fragment[1]), "r"(fragment[2]), "r"(fragment[3])
+                 : "memory");
+}
+__device__ __forceinline__ void stmatrix_x4_trans(unsigned row, const unsigned* fragment) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(fragment[0]),
                  "r"(fragment[1]), "r"(fragment[2]), "r"(fragment[3])
                  : "memory");
 }

@@ -10,8 +10,9 @@ struct TensorMap {
     alignas(64) unsigned long long words[16];
 };
 
-// L2 eviction policies of a copy: for lines read once, and for lines that other blocks read again.
+// L2 eviction policies of a copy: for lines read once, for lines that other blocks read again, and the usual one.
 constexpr unsigned long long EVICT_FIRST = 0x12F0000000000000ull, EVICT_LAST = 0x14F0000000000000ull;
+constexpr unsigned long long EVICT_NORMAL = 0x1000000000000000ull;
 
 // The element of a map's tensor at which a box begins.
 struct BoxStart {

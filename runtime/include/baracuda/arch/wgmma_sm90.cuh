@@ -78,7 +78,8 @@ template <typename T, int N> struct Wgmma {
 template <typename T, int N> struct Wgmma;
 
 // The registers of a sum, as operands and as their text.
-#define BARACUDA_TEXT_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define BARACUDA_TEXT_8 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define BARACUDA_TEXT_16 BARACUDA_TEXT_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
 #define BARACUDA_TEXT_32 \
     BARACUDA_TEXT_16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define BARACUDA_TEXT_40 BARACUDA_TEXT_32 ", %32, %33, %34, %35, %36, %37, %38, %39"
@@ -95,7 +96,8 @@ template <typename T, int N> struct Wgmma;
     ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111" \
     ", %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 #define BARACUDA_SUM_4(i) "+f"(sum[i]), "+f"(sum[i + 1]), "+f"(sum[i + 2]), "+f"(sum[i + 3])
-#define BARACUDA_SUM_16(i) BARACUDA_SUM_4(i), BARACUDA_SUM_4(i + 4), BARACUDA_SUM_4(i + 8), BARACUDA_SUM_4(i + 12)
+#define BARACUDA_SUM_8(i) BARACUDA_SUM_4(i), BARACUDA_SUM_4(i + 4)
+#define BARACUDA_SUM_16(i) BARACUDA_SUM_8(i), BARACUDA_SUM_8(i + 8)
 #define BARACUDA_SUM_32(i) BARACUDA_SUM_16(i), BARACUDA_SUM_16(i + 16)
 #define BARACUDA_SUM_40(i) BARACUDA_SUM_32(i), BARACUDA_SUM_4(i + 32), BARACUDA_SUM_4(i + 36)
 #define BARACUDA_SUM_48(i) BARACUDA_SUM_32(i), BARACUDA_SUM_16(i + 32)
@@ -131,6 +133,7 @@ template <typename T, int N> struct Wgmma;
         }                                                                                                            \
     };
 #define BARACUDA_WGMMA_HALVES(...) BARACUDA_WGMMA(f16, __VA_ARGS__) BARACUDA_WGMMA(bf16, __VA_ARGS__)
+BARACUDA_WGMMA_HALVES(16, 8, 8, 9, 10, 11, 12, 13, 14)
 BARACUDA_WGMMA_HALVES(32, 16, 16, 17, 18, 19, 20, 21, 22)
 BARACUDA_WGMMA_HALVES(64, 32, 32, 33, 34, 35, 36, 37, 38)
 BARACUDA_WGMMA_HALVES(80, 40, 40, 41, 42, 43, 44, 45, 46)
@@ -147,6 +150,7 @@ BARACUDA_WGMMA_HALVES(256, 128, 128, 129, 130, 131, 132, 133, 134)
 #undef BARACUDA_SUM_40
 #undef BARACUDA_SUM_32
 #undef BARACUDA_SUM_16
+#undef BARACUDA_SUM_8
 #undef BARACUDA_SUM_4
 #undef BARACUDA_TEXT_128
 #undef BARACUDA_TEXT_96
@@ -155,6 +159,7 @@ BARACUDA_WGMMA_HALVES(256, 128, 128, 129, 130, 131, 132, 133, 134)
 #undef BARACUDA_TEXT_40
 #undef BARACUDA_TEXT_32
 #undef BARACUDA_TEXT_16
+#undef BARACUDA_TEXT_8
 #endif
 
 }  // namespace baracuda

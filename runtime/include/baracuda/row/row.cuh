@@ -4,6 +4,7 @@
 
 #include <baracuda/arch/async.cuh>
 #include <baracuda/arch/barrier.cuh>
+#include <baracuda/arch/cluster_dims.cuh>
 #include <baracuda/arch/cluster_sm90.cuh>
 #include <baracuda/arch/barrier_sm90.cuh>
 #include <baracuda/math.cuh>
@@ -110,12 +111,6 @@ template <int LANES_, int ROWS_, int CHUNKS_, bool WIDE_, int CLUSTER_ = 1, bool
 
 // The tile of a schedule.
 template <class S> using TileOf = Tile<S::LANES, S::ROWS, S::CHUNKS, S::WIDE, S::CLUSTER, S::PERSISTENT>;
-
-#ifdef BARACUDA_CLUSTER
-#define BARACUDA_CLUSTER_DIMS __cluster_dims__(BARACUDA_CLUSTER, 1, 1)
-#else
-#define BARACUDA_CLUSTER_DIMS
-#endif
 
 // How a block traverses its rows.
 enum class Walk {

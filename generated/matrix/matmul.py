@@ -71,7 +71,15 @@ class DenseGemmPlan(rt.BodyPlan[DenseGemmDescriptor]):
             fits="mappable and m > 256", math="T",
         ),
         rt.BodySchedule(
+            "sm_90a", ("f16", "bf16"), "t384.block_m128.block_n256.stages4.cluster1.swapped0",
+            fits="mappable and m > 256", math="T",
+        ),
+        rt.BodySchedule(
             "sm_90a", ("f16", "bf16"), "t384.block_m256.block_n128.stages4.cluster2.swapped0",
+            fits="mappable and m > 256", math="T",
+        ),
+        rt.BodySchedule(
+            "sm_90a", ("f16", "bf16"), "t384.block_m256.block_n128.stages4.cluster1.swapped0",
             fits="mappable and m > 256", math="T",
         ),
         rt.BodySchedule(

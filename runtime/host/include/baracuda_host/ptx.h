@@ -306,7 +306,7 @@ static inline void mbarrier_arrive_shared_cta_b64(u32 barrier, BARACUDA_SITE) {
 static inline void mbarrier_arrive_expect_tx_shared_cta_b64(u32 barrier, u32 bytes, BARACUDA_SITE) {
   baracuda_host::mbarrier_arrive(barrier, bytes, BARACUDA_HERE);
 }
-static inline void mbarrier_arrive_release_cluster_shared_cluster_b64(u32 barrier, BARACUDA_SITE) {
+static inline void mbarrier_arrive_shared_cluster_b64(u32 barrier, BARACUDA_SITE) {
   baracuda_host::mbarrier_arrive(barrier, 0, BARACUDA_HERE);
 }
 static inline void mbarrier_try_wait_parity_shared_cta_b64(bool& done, u32 barrier, u32 parity, BARACUDA_SITE) {

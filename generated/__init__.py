@@ -46,7 +46,8 @@ _CLASSES = {
     "loss.cross_entropy_backward": "CrossEntropyBackwardDescriptor CrossEntropyBackwardPlan",
     "loss.reduced_loss": "ReducedLossDescriptor ReducedLossPlan",
     "loss.reduced_loss_backward": "ReducedLossBackwardDescriptor ReducedLossBackwardPlan",
-    "matrix.matmul": "DenseGemmDescriptor DenseGemmPlan",
+    "matrix.dense_gemm": "DenseGemmDescriptor DenseGemmPlan",
+    "matrix.linear": "LinearDescriptor LinearPlan",
     "normalization.batch_norm": "BatchNormDescriptor BatchNormPlan",
     "normalization.batch_norm_backward": "BatchNormBackwardDescriptor BatchNormBackwardPlan",
     "normalization.group_norm": "GroupNormDescriptor GroupNormPlan",
@@ -127,7 +128,8 @@ if TYPE_CHECKING:
     from .loss.cross_entropy_backward import *
     from .loss.reduced_loss import *
     from .loss.reduced_loss_backward import *
-    from .matrix.matmul import *
+    from .matrix.dense_gemm import *
+    from .matrix.linear import *
     from .normalization.batch_norm import *
     from .normalization.batch_norm_backward import *
     from .normalization.group_norm import *

@@ -120,6 +120,10 @@ def cross_entropy_backward(dloss: rt.Array, logits: rt.Array, target: rt.Array, 
     """Gradient of cross_entropy with respect to logits. See `CrossEntropyBackwardPlan.run`,
     `CrossEntropyBackwardDescriptor`."""
 
+def dense_gemm(a: rt.Array, b: rt.Array, *, y: rt.Array = None, stream: rt.Stream = None) -> Any:
+    """Products of matrices, whose rows have the same bits in a batch of any size. See `DenseGemmPlan.run`,
+    `DenseGemmDescriptor`."""
+
 def dropout(x: rt.Array, seed: rt.Array, offset: rt.Array, *, p: float, y: rt.Array = None,
             stream: rt.Stream = None) -> Any:
     """Zeroes elements at random and scales the others. See `DropoutPlan.run`, `DropoutDescriptor`."""
@@ -213,6 +217,11 @@ def layer_norm_backward(dy: rt.Array, x: rt.Array, gamma: rt.Array = None, mu: r
     """Gradients of LayerNorm with respect to its input, gain and offset. See `LayerNormBackwardPlan.run`,
     `LayerNormBackwardDescriptor`."""
 
+def linear(x: rt.Array, w: rt.Array, bias: rt.Array = None, *, kind: str, y: rt.Array = None,
+           stream: rt.Stream = None) -> Any:
+    """A linear layer, its bias and its activation, whose rows have the same bits in a batch of any size. See
+    `LinearPlan.run`, `LinearDescriptor`."""
+
 def lion(p: rt.Array, g: rt.Array, m: rt.Array, lr: rt.Array, *, beta1: float = 0.9, beta2: float = 0.99,
          weight_decay: float = 0.0, stream: rt.Stream = None) -> Any:
     """Lion on lists of arrays: the sign of an average of gradients, with decoupled weight decay. See `LionPlan.run`,
@@ -224,10 +233,6 @@ def log_softmax(x: rt.Array, *, softmax_axis: int | None = None, y: rt.Array = N
 def log_softmax_backward(dy: rt.Array, y: rt.Array, *, softmax_axis: int | None = None, dx: rt.Array = None,
                          stream: rt.Stream = None) -> Any:
     """Gradient of log-softmax. See `LogSoftmaxBackwardPlan.run`, `LogSoftmaxBackwardDescriptor`."""
-
-def matmul(a: rt.Array, b: rt.Array, *, y: rt.Array = None, stream: rt.Stream = None) -> Any:
-    """Matrix products, whose rows have the same bits in a batch of any size. See `DenseGemmPlan.run`,
-    `DenseGemmDescriptor`."""
 
 def pad2d(x: rt.Array, *, top: int, bottom: int, left: int, right: int, value: float = 0.0, y: rt.Array = None,
           stream: rt.Stream = None) -> Any:

@@ -17,6 +17,7 @@ from baracuda.runtime import SpecError
 from baracuda.runtime.values import short_repr
 
 from . import elementwise
+from .products import PRODUCTS
 from .reduction import INT_REDUCTION, reduced
 
 Fields = Mapping[str, Any]
@@ -328,6 +329,7 @@ def _logaddexp(fields: Fields, arrays: Arrays) -> dict[str, Any]:
 
 
 _ADAPTERS: dict[str, Adapter] = {
+    **PRODUCTS,
     "numpy.reduce_axes": lambda fields, arrays: {"y": reduced(fields, arrays["x"])},
     "numpy.reduce_axes_int": lambda fields, arrays: {"y": reduced(fields, arrays["x"], INT_REDUCTION)},
     "numpy.reduce_axes_bool": lambda fields, arrays: {"y": reduced(fields, arrays["x"])},
@@ -352,11 +354,6 @@ _ADAPTERS: dict[str, Adapter] = {
     "numpy.rint": _int8,
     "numpy.sign": _sign,
     "numpy.subtract.outer": _subtract_outer,
-    "numpy.tensordot": lambda fields, arrays: {
-        "y": np.stack([np.tensordot(a, b, 1) for a, b in zip(arrays["a"], arrays["b"], strict=True)])
-        if fields["batch_size"]
-        else np.zeros((0, fields["m"], fields["n"]))
-    },
     "numpy.take": _take,
     "numpy.loss_along": _loss_along,
     "numpy.tile": _tile,

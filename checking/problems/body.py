@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 
@@ -63,13 +62,9 @@ class BodyProblem(Problem, family="body"):
                 yield case
 
     @staticmethod
-    def layouts_for(subject: Subject, sku: KernelSku, case: Mapping[str, Any]) -> Sequence[str | None]:
-        """Any, if strided arrays are among them; else the case decides which of them is the first."""
-        *_, strided = subject.plan.LAYOUTS
-        if strided in (layouts := subject.plan._works_on(sku)):
-            return (None,)
-        first = crc32(repr(sorted(case.items())).encode()) % len(layouts)
-        return (*layouts[first:], *layouts[:first])
+    def only_layout(subject: Subject, sku: KernelSku) -> str | None:
+        layouts = subject.plan._works_on(sku)
+        return layouts[0] if len(layouts) == 1 and len(subject.plan.LAYOUTS) > 1 else None
 
     @staticmethod
     def path_of(subject: Subject, sku: KernelSku) -> Hashable:

@@ -88,7 +88,7 @@ def problems(subject: Subject, sku: KernelSku, limit: int = 1 << 21) -> list[Pro
     elif len(by_descriptor) < _WANTED:
         for problem in random_problems(subject, sku, _WANTED - len(by_descriptor), seed=1, limit=1 << 14):
             by_descriptor.setdefault(problem.descriptor, problem)
-    if not by_descriptor:
+    if not any(problem.size for problem in by_descriptor.values()):
         own = (case for case in subject.spec.tests.cases[::-1] if case.get("dtype", sku.element) == sku.element)
         serving = (case for case in own if second_choice(subject, case, sku))
         add(islice(serving, _WANTED + 1), second_choice)  # of which one may have nothing to compute
@@ -97,7 +97,12 @@ def problems(subject: Subject, sku: KernelSku, limit: int = 1 << 21) -> list[Pro
 
 def second_choice(subject: Subject, case: Mapping[str, Any], sku: KernelSku) -> Problem | None:
     """The problem of `case` for a kernel that is not its first choice."""
-    return next((p for p in _laid_out(subject, case, sku, str(sku.schedule))), None)
+    try:
+        layout = Problem.kind_of(subject).only_layout(subject, sku)
+        problem = Problem.of(subject, case, sku.element, sku.arch, layout, str(sku.schedule))
+    except Unsupported:
+        return None
+    return problem if can_be_laid_out(problem) else None
 
 
 def short_problems(subject: Subject, sku: KernelSku) -> Iterator[Problem]:
@@ -134,20 +139,11 @@ def could_serve(subject: Subject, sku: KernelSku, case: Mapping[str, Any]) -> bo
 
 def served(subject: Subject, case: Mapping[str, Any], sku: KernelSku) -> Problem | None:
     """The problem of `case` if its plan, restricted to the architecture of `sku`, selects `sku`."""
-    return next((p for p in _laid_out(subject, case, sku) if p.plan.sku == sku), None)
-
-
-def _laid_out(
-    subject: Subject, case: Mapping[str, Any], sku: KernelSku, schedule: str | None = None
-) -> Iterator[Problem]:
-    """The problems of `case` for kernels of the architecture of `sku`, in layouts that it takes."""
-    for layout in Problem.kind_of(subject).layouts_for(subject, sku, case):
-        try:
-            problem = Problem.of(subject, case, sku.element, sku.arch, layout, schedule)
-        except Unsupported:
-            continue
-        if can_be_laid_out(problem):
-            yield problem
+    try:
+        problem = Problem.of(subject, case, sku.element, sku.arch, Problem.kind_of(subject).only_layout(subject, sku))
+    except Unsupported:
+        return None
+    return problem if problem.plan.sku == sku and can_be_laid_out(problem) else None
 
 
 def can_be_laid_out(problem: Problem) -> bool:

@@ -54,9 +54,9 @@ class OfKernels:
         return None
 
     @staticmethod
-    def layouts_for(subject: Subject, sku: KernelSku, case: Mapping[str, Any]) -> Sequence[str | None]:
-        """The layouts that the arrays of `case` may have for `sku`, in order of preference; None for any."""
-        return (None,)
+    def only_layout(subject: Subject, sku: KernelSku) -> str | None:
+        """The layout of arrays for `sku`, if there is only one."""
+        return None
 
     @staticmethod
     def path_of(subject: Subject, sku: KernelSku) -> Hashable:

@@ -76,6 +76,10 @@ class _Values:
                 return _real(self.read(arg))
             case Call(op=op, args=args):
                 return self._call(op, [self.read(a) for a in args])
+            case Reduce(kind="sum", arg=Call(op="mul", args=(Name(id=a), Name(id=b))), dims=dims) if is_contraction(
+                self.names[a], self.names[b], dims, self.space
+            ):
+                return contracted(self.xp, self.names[a], self.names[b], dims, self.space)
             case Reduce(kind=kind, arg=arg, dims=dims):
                 return reduce(self.xp, kind, self.read(arg), dims, self.space)
             case Read(tensor=tensor, dims=dims, places=places, outside=outside):
@@ -133,6 +137,30 @@ def reduce(xp: Any, kind: str, value: Any, dims: tuple[str, ...], space: Space) 
         away = value - getattr(xp, "stop_gradient", np.asarray)(mean)  # around which the slopes add up to 0
         return xp.sum(away * away, axis=axes, keepdims=True) / float(space.count(dims))
     return getattr(xp, kind)(value, axis=axes, keepdims=True)
+
+
+def is_contraction(a: Any, b: Any, dims: tuple[str, ...], space: Space) -> bool:
+    """Whether sums of products of two arrays of floats, each of which varies where the other does not, are over `dims`
+    of both: to multiply all their elements first would take far more memory."""
+    shapes = np.shape(a), np.shape(b)
+    if any(len(shape) != len(space.extents) for shape in shapes) or _is_discrete(a) or _is_discrete(b):
+        return False
+    own = [[n > 1 and m == 1 for n, m in zip(*pair, strict=True)] for pair in (shapes, shapes[::-1])]
+    axes = dict(zip(space.axes(dims), (space.extents[dim] for dim in dims), strict=True))
+    return all(map(any, own)) and all(shape[axis] == n for shape in shapes for axis, n in axes.items())
+
+
+def contracted(xp: Any, a: Any, b: Any, dims: tuple[str, ...], space: Space) -> Any:
+    """The sum over `dims` of the products of two arrays, with axes of extent 1 for these."""
+    letters, gone = "abcdefghijklmnopqrstuvwxyz"[: len(space.extents)], space.axes(dims)
+    shapes = np.shape(a), np.shape(b)
+    varies = [[axis for axis, n in enumerate(shape) if n != 1] for shape in shapes]
+    inputs = ["".join(letters[axis] for axis in axes) for axes in varies]
+    kept = [axis for axis in range(len(letters)) if axis not in gone and any(axis in axes for axes in varies)]
+    flat = [xp.reshape(x, [np.shape(x)[axis] for axis in axes]) for x, axes in zip((a, b), varies, strict=True)]
+    result = xp.einsum(f"{','.join(inputs)}->{''.join(letters[axis] for axis in kept)}", *flat)
+    extents = [next((s[axis] for s in shapes if axis in kept and s[axis] != 1), 1) for axis in range(len(letters))]
+    return xp.reshape(result, extents)
 
 
 def picked(xp: Any, array: Any, dims: tuple[str, ...], places: list[Any], space: Space) -> tuple[Any, Any]:
@@ -232,6 +260,10 @@ class _Bounds:
                 return self._cast(self.how.casts[to], self._rounded_to_float(self.read(arg)))
             case Call(op=op, args=args):
                 return self._call(op, [self.read(a) for a in args])
+            case Reduce(kind="sum", arg=Call(op="mul", args=(Name(id=a), Name(id=b))), dims=dims) if is_contraction(
+                self.names[a].value, self.names[b].value, dims, self.space
+            ):
+                return self._contraction(self.names[a], self.names[b], dims)
             case Reduce(kind=kind, arg=arg, dims=dims):
                 return self._reduce(kind, self.read(arg), dims)
             case Read(tensor=tensor, dims=dims, places=places, outside=outside):
@@ -304,6 +336,18 @@ class _Bounds:
             error = error / max(count, 1)
             error = error + self.how.unit_roundoff * (np.abs(result) + error) + self.how.tiny
         return Bounded(result, error)
+
+    def _contraction(self, a: Bounded, b: Bounded, dims: tuple[str, ...]) -> Bounded:
+        """A sum of products, none of which is rounded alone."""
+
+        def sums(x: Any, y: Any) -> Any:
+            return contracted(self.xp, np.broadcast_to(x, np.shape(a.value)), np.broadcast_to(y, np.shape(b.value)), *of)
+
+        of, sizes = (dims, self.space), (np.abs(a.value), np.abs(b.value))
+        moved = sums(sizes[0] + a.error, b.error) + sums(a.error, sizes[1])
+        count = self.space.count(dims)
+        lost = self.how.depth(dims, count) * self.how.unit_roundoff * (sums(*sizes) + moved) + count * self.how.tiny
+        return Bounded(sums(a.value, b.value), moved + lost)
 
     def _variance(self, result: Any, arg: Bounded, dims: tuple[str, ...]) -> Bounded:
         """Of parts with a mean each, which are joined along a tree of some depth.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .spec import OpSpec
 
 # A family is registered here; the folders of this name are in `codegen`, in `runtime` and, of problems, in `checking`.
-FamilyName = Literal["row", "map", "list", "body"]
+FamilyName = Literal["row", "map", "list", "matmul", "body"]
 
 Data = Mapping[str, Any]
 Denied = tuple[str, str, str]  # an output, what it cannot promise, and why not, with the remedy

@@ -6,6 +6,7 @@ from .list.plan import ListPlan
 from .map.geometry import MapDescriptor
 from .map.map_pass import MapPass
 from .map.plan import MapPlan, map_kernels
+from .matmul.plan import MatmulPlan, matmul_kernels
 from .row.geometry import RowDescriptor
 from .row.plan import RowPlan, row_kernels
 
@@ -18,10 +19,12 @@ __all__ = [
     "MapDescriptor",
     "MapPass",
     "MapPlan",
+    "MatmulPlan",
     "RowDescriptor",
     "RowPlan",
     "Scratch",
     "body_kernels",
     "map_kernels",
+    "matmul_kernels",
     "row_kernels",
 ]

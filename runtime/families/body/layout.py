@@ -35,13 +35,6 @@ def _packed(tensor: TensorView, axis: int) -> bool:
     return unit and whole_packs and all(stride % vec == 0 for stride in others)
 
 
-def transposed(tensor: TensorView) -> TensorView:
-    """The tensor with its last two axes exchanged."""
-    *batch, rows, columns = range(len(tensor.shape))
-    order = (*batch, columns, rows)
-    return tensor._replace(shape=tuple(tensor.shape[a] for a in order), strides=tuple(tensor.strides[a] for a in order))
-
-
 def strides_of(tensor: TensorView, rank: int) -> tuple[int, ...]:
     """Strides as the kernel's struct has them, for `rank` axes: 0 along axes of extent 1."""
     empty = 0 in tensor.shape
@@ -53,7 +46,7 @@ def strides_of(tensor: TensorView, rank: int) -> tuple[int, ...]:
 class StructWords:
     """The argument struct of all kernels of an op: tensor maps, tensors, fields, scratch."""
 
-    maps: tuple[tuple[str, tuple[int, ...], bool], ...]  # of which array, its box, whether of its transpose
+    maps: tuple[tuple[str, tuple[int, ...]], ...]
     ranks: Mapping[str, int]
     fields: tuple[int, ...]
     scratch: tuple[int, ...]
@@ -63,8 +56,8 @@ class StructWords:
         if self.maps:
             from ...devices.tensor_map import encode
 
-            for name, box, turned in self.maps:
-                words.extend(encode(transposed(views[name]), box[::-1]) if turned else encode(views[name], box))
+            for name, box in self.maps:
+                words.extend(encode(views[name], box))
         for name, rank in self.ranks.items():
             tensor = views.get(name)
             words.append(0 if tensor is None else tensor.pointer)

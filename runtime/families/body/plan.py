@@ -20,7 +20,7 @@ from ...plans.schedule import Schedule
 from ...plans.sku import VECTOR_BYTES, KernelSku, PrecisionGuarantee
 from ...values import as_shape
 from ..kernel_source import kernel_source
-from .layout import StructWords, layouts_of, transposed
+from .layout import StructWords, layouts_of
 from .selection import BodySelection, Launched, listed, own_first
 
 B = TypeVar("B", bound=Descriptor)
@@ -108,8 +108,7 @@ class BodyPlan(BodySelection[B], Plan[B]):
                     "LAYOUT": self.LAYOUTS.index(layout),
                     "KERNEL": f"{row.sku.op}_{kernel.name}",
                     "THREADS": kernel.threads,
-                    "BLOCKS_PER_SM": (numbers := dict(schedule.numbers)).get("blocks_per_sm", 1),
-                    **({"CLUSTER": numbers["cluster"]} if numbers.get("cluster", 1) > 1 else {}),
+                    "BLOCKS_PER_SM": dict(schedule.numbers).get("blocks_per_sm", 1),
                     **({row.sku.arch.upper(): 1} if row.sku.arch in self.BODIES else {}),
                     **{f"SETTING_{name}": int(value) for name, value in settings.items()},
                 },
@@ -134,7 +133,7 @@ class BodyPlan(BodySelection[B], Plan[B]):
     def _geometry(self, views: Views, device: Device) -> list[tuple[KernelSource, Launched, StructWords]]:
         row, layout = self._serving(views, device)
         types = tuple(views[n].element if n in views else self.elements_of(n)[0] for n in self.CHOSEN)
-        words = self._words(row.sku, layout)
+        words = self._words(row.sku)
         launched = self._launched(self.descriptor, row.sku, device.multiprocessors)
         for kernel in launched:
             if reason := kernel.refused:  # only now is the number of multiprocessors known
@@ -151,7 +150,7 @@ class BodyPlan(BodySelection[B], Plan[B]):
         for layout in layouts:
             for row in self._in_order(device):
                 if layout in (accepted := self._layouts_of(row.sku)):
-                    reason = self._unfit(self.descriptor, row.sku, device) or self._unmapped(row.sku, layout, views)
+                    reason = self._unfit(self.descriptor, row.sku, device) or self._unmapped(row.sku, views)
                     if reason is None:
                         return row, layout
                     refused[row.sku] = reason
@@ -173,29 +172,22 @@ class BodyPlan(BodySelection[B], Plan[B]):
     def _sku_for(self, views: Views) -> KernelSku:
         return self._serving(views, self._device_of(views))[0].sku
 
-    def _unmapped(self, sku: KernelSku, layout: str, views: Views) -> str | None:
+    def _unmapped(self, sku: KernelSku, views: Views) -> str | None:
         if not (boxes := self.MAPS.get(sku.arch, ())):
             return None
         from ...devices.tensor_map import cannot_map
 
-        arrays = {b.tensor: views[b.tensor] for b in boxes}
-        mapped = {n: transposed(view) if self._turns(layout, n) else view for n, view in arrays.items()}
-        return next((reason for n, view in mapped.items() if (reason := cannot_map(view, n))), None)
+        reasons = (cannot_map(views[box.tensor], box.tensor) for box in boxes)
+        return next((reason for reason in reasons if reason), None)
 
-    def _turns(self, layout: str, name: str) -> bool:
-        """Whether the second to last axis of array `name` is its contiguous one."""
-        return self.LAYOUT_AXES.get(layout, {}).get(name, -1) == -2
-
-    def _words(self, sku: KernelSku, layout: str) -> StructWords:
+    def _words(self, sku: KernelSku) -> StructWords:
         offsets, offset = [], 0
         for size in self._scratch_bytes(self.descriptor, sku):
             offsets.append(offset)
             offset += size
         ranks = {name: len(shapes[0]) for name, shapes in self._shapes.items()}
         numbers = self._numbers(self.descriptor, sku)
-        maps = self.MAPS.get(sku.arch, ())
-        extents = {box.tensor: self.descriptor._value_of(box.extent, numbers) for box in maps}
-        boxes = [(name, extent, self._turns(layout, name)) for name, extent in extents.items()]
+        boxes = [(box.tensor, self.descriptor._value_of(box.extent, numbers)) for box in self.MAPS.get(sku.arch, ())]
         return StructWords(tuple(boxes), ranks, self._words_of(self._fields), tuple(offsets))
 
     @cached_property

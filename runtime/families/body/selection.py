@@ -328,11 +328,12 @@ class BodySelection(Selectable[B]):
     def _works_on(cls, sku: KernelSku) -> tuple[str, ...]:
         """The layouts that arrays for `sku` may have: its own, or those that no other SKU owns.
 
-        A SKU with tensor maps takes no strided arrays: maps have rules of their own.
+        Among several, a SKU with tensor maps takes the first, strictest one: maps have rules of their own.
         """
         own = {row.sku.layout for row in cls.kernels() if row.sku.layout}
         layouts = (sku.layout,) if sku.layout else tuple(name for name in cls.LAYOUTS if name not in own)
-        return layouts[:-1] if sku.arch in cls.MAPS and len(layouts) > 1 else layouts
+        mapped, *_ = layouts
+        return (mapped,) if sku.arch in cls.MAPS else layouts
 
 
 def listed(refused: Sequence[tuple[KernelSku, str]]) -> str:

@@ -1,9 +1,11 @@
-// The kernel of a map, or of a program on lists, which a generated file has before it includes this.
+// The kernel of a map, of a program on lists, or of a matrix product, which a generated file has before it includes this.
 #pragma once
+
+#include <baracuda/arch/cluster_dims.cuh>
 
 namespace baracuda {
 
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>())
+extern "C" __global__ void BARACUDA_CLUSTER_DIMS __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>())
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }

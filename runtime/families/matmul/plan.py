@@ -1,0 +1,330 @@
+"""Plans of matrix products with an epilogue."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Iterator, Mapping
+from functools import cached_property
+from itertools import product
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+from ...arrays.arguments import Argument, Views
+from ...arrays.element import ElementKind
+from ...arrays.tensor import TensorView
+from ...device import Device, KernelSource
+from ...devices.named import default_device
+from ...errors import Unsupported
+from ...plans.plan import Launch, Plan
+from ...plans.preference import PlanPreference
+from ...plans.registry import Registered
+from ...plans.schedule import Schedule
+from ...plans.sku import VECTOR_BYTES, KernelSku, PrecisionGuarantee
+from ..kernel_source import kernel_source
+from ..map.geometry import Group, IndexSpace, MapDescriptor
+from .schedules import PORTABLE, SCHEDULES, Sizes, seconds, shared_bytes, tiles
+
+_SIDES = ("rows", "columns")
+_LARGEST = 1 << 30  # extents, and numbers of tiles, that the kernels of sm_90a count in 32 bits
+_MAP_WORDS, _STRUCT_WORDS = 16, 8  # a tensor map is so long; a struct that begins with some is a multiple of these
+_HALF = 2  # bytes of the results that the copy engine stores
+
+M = TypeVar("M", bound=MapDescriptor)
+
+
+class _Layout(NamedTuple):
+    """Whether the sides of each factor are contiguous, not the depth; whether anything else is allowed."""
+
+    left_side: bool
+    right_side: bool
+    strided: bool = False
+
+
+_LAYOUTS = {
+    "kk": _Layout(False, False),
+    "kn": _Layout(False, True),
+    "mk": _Layout(True, False),
+    "mn": _Layout(True, True),
+    "strided": _Layout(False, False, strided=True),
+}
+
+
+class _Variant(NamedTuple):
+    """What a source is compiled for: the layout of the factors, and what the copy engine moves."""
+
+    layout: str
+    tma: bool
+    staged: bool  # whether it stores the result, too
+
+
+class MatmulPlan(Plan[M]):
+    """Everything that a generated plan of the matmul family does not declare.
+
+    The layout of the factors has two letters: `k` where one is contiguous along the depth, `m` where the left one is
+    along rows, `n` where the right one is along columns. Other arrays may have any strides. Arrays that the copy engine
+    cannot address are multiplied by `mma.sync`, which gives the same bits.
+    """
+
+    LAYOUTS: ClassVar[tuple[str, ...]] = tuple(_LAYOUTS)
+    AXES: ClassVar[dict[str, tuple[Group, ...]]] = {}  # argument -> the dims that its axes run along
+    FACTORS: ClassVar[tuple[str, str]]  # the left and the right one
+    DIMS: ClassVar[dict[str, str]]  # "batch", "rows", "columns", "depth" -> dim; there may be no batch
+    SIZES: ClassVar[tuple[str, ...]] = ()  # dims whose size the program reads
+    SCALARS: ClassVar[tuple[str, ...]] = ()  # descriptor fields the kernel reads
+
+    @classmethod
+    def shape_text(cls, argument: Argument) -> str:
+        """The dims along its axes."""
+        return f"[{', '.join([dim for (dim,) in cls.AXES[argument.name]])}]"
+
+    @classmethod
+    def dims_text(cls) -> str:
+        """The fields that dims come from."""
+        return f"{', '.join([f'{dim} is {text}' for dim, text in cls.DESCRIPTOR._dims.items()])};\n"  # type: ignore[attr-defined]
+
+    @classmethod
+    def shapes_of(cls, descriptor: M) -> dict[str, tuple[tuple[int, ...], ...]]:
+        """The shape of each argument."""
+        space = IndexSpace.of(descriptor)
+        return {name: (space.shape_of(cls.AXES[name]),) for name in cls.ARGUMENTS}
+
+    @classmethod
+    def sizes_of(cls, descriptor: M) -> Sizes:
+        """The extents of the product."""
+        space = IndexSpace.of(descriptor)
+        return Sizes(*(space.size(cls.DIMS[role]) if role in cls.DIMS else 1 for role in Sizes._fields))
+
+    @classmethod
+    def _candidates(cls, descriptor: M) -> tuple[Registered, ...]:
+        """Kernels of later architectures first, in the order of the time that they take by the model."""
+        sizes, size = cls.sizes_of(descriptor), ElementKind(descriptor.element).row.bytes
+
+        def place(row: Registered) -> tuple[bool, float]:
+            is_portable = row.sku.arch == "sm_80"
+            assert isinstance(row.sku.schedule, Schedule)
+            return is_portable, 0.0 if is_portable else seconds(sizes, row.sku.schedule, size)
+
+        return tuple(sorted(super()._candidates(descriptor), key=place))
+
+    @classmethod
+    def _refusal(cls, descriptor: M, sku: KernelSku, preference: PlanPreference, device: Device | None) -> str | None:
+        target = device or default_device()
+        if target.arch == "host" and sku.arch != "sm_80" and not preference.archs:
+            return "portable kernels are the host device's own"
+        return super()._refusal(descriptor, sku, preference, target)
+
+    @classmethod
+    def cannot_hold(cls, descriptor: M, sku: KernelSku) -> str | None:
+        """None: every schedule serves every problem."""
+        return None
+
+    @classmethod
+    def workspace_of(cls, descriptor: M, sku: KernelSku) -> int:
+        """No bytes: sums stay in registers."""
+        return 0
+
+    def depth_of(self, dims: Collection[str], count: int) -> float:
+        """The error of a sum of `count` products in roundoffs of the accumulator.
+
+        An instruction adds 16 products of halves and truncates; f32 takes three products of tf32, f64 rounds each term.
+        """
+        if self.element == ElementKind.F64:
+            return count + 4
+        return count + 12 if self.element == ElementKind.F32 else count / 4 + 8
+
+    @cached_property
+    def _sizes(self) -> Sizes:
+        return self.sizes_of(self.descriptor)
+
+    @cached_property
+    def _kind(self) -> dict[str, str]:
+        """The constant of what is computed, where the op has kinds."""
+        return {"KIND": self.descriptor.kind} if self.descriptor._kinds else {}  # type: ignore[attr-defined]
+
+    @cached_property
+    def _operands(self) -> tuple[str, ...]:
+        """The arguments that are more than a number."""
+        return tuple(name for name, argument in self.ARGUMENTS.items() if self.AXES[name] or argument.written)
+
+    @cached_property
+    def _result(self) -> str:
+        """The first output."""
+        return next(name for name, argument in self.ARGUMENTS.items() if argument.written)
+
+    @property
+    def _has_tma(self) -> bool:
+        return self.sku.arch == "sm_90a"
+
+    def _variants(self) -> Iterator[_Variant]:
+        for layout in self.LAYOUTS:
+            if layout in self.layouts:
+                tma = self._has_tma and layout != "strided"
+                yield _Variant(layout, tma, staged=False)
+                if tma and any(element.row.bytes == _HALF for element in self.elements_of(self._result)):
+                    yield _Variant(layout, tma, staged=True)
+
+    def sources(self, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Iterator[KernelSource]:
+        """The sources of the layouts that this plan accepts."""
+        types = self._chosen_types(dtypes)
+        for variant in self._variants():
+            if self._is_stored(variant, types):
+                yield self._source(variant, types)
+
+    def variants(self) -> Iterator[tuple[str, dict[str, ElementKind], KernelSource]]:
+        """Every layout with every choice of element types: all that any arrays may need."""
+        for variant, types in product(self._variants(), product(*(self.elements_of(name) for name in self.CHOSEN))):
+            if self._is_stored(variant, types):
+                yield variant.layout, dict(zip(self.CHOSEN, types, strict=True)), self._source(variant, types)
+
+    def _is_stored(self, variant: _Variant, types: tuple[ElementKind, ...]) -> bool:
+        """Whether a result of these types can be stored so."""
+        chosen = dict(zip(self.CHOSEN, types, strict=True))
+        element = chosen.get(self._result) or self.elements_of(self._result)[0]
+        return not variant.staged or element.row.bytes == _HALF
+
+    def _schedule(self, variant: _Variant) -> Schedule:
+        schedule = self.sku.schedule if variant.tma or not self._has_tma else Schedule.parse(PORTABLE[self.element])
+        assert isinstance(schedule, Schedule)
+        return schedule
+
+    def _source(self, variant: _Variant, types: tuple[ElementKind, ...]) -> KernelSource:
+        source = self._sources.get((variant, types))
+        if source is None:
+            layout, schedule = _LAYOUTS[variant.layout], self._schedule(variant)
+            left, right = self.FACTORS
+            cluster = dict(schedule.numbers).get("cluster", 1)
+            source = self._sources[variant, types] = kernel_source(
+                self._row,
+                {
+                    "SCHEDULE": ",".join(f"{name}={value}" for name, value in schedule.constants),
+                    "TMA": int(variant.tma),
+                    "STAGED": int(variant.staged),
+                    "LEFT_SIDE": int(layout.left_side),
+                    "RIGHT_SIDE": int(layout.right_side),
+                    "STRIDED": int(layout.strided),
+                    "LEFT": f"{left}_",
+                    "RIGHT": f"{right}_",
+                    "RESULT": f"{self._result}_",
+                    **({"CLUSTER": cluster} if cluster > 1 else {}),
+                    **self._kind,
+                },
+                present={a.name: self.present(a.name) for a in self.ARGUMENTS.values() if a.optional},
+                types=dict(zip(self.CHOSEN, types, strict=True)),
+                shared=shared_bytes(schedule, self.element.row.bytes, tma=variant.tma),
+            )
+        return source
+
+    def _launches(self, views: Views, workspace: int) -> list[Launch]:
+        if self._sizes.is_empty:
+            return []
+        device, variant = self._device_of(views), self._variant(views)
+        types = tuple(views[n].element if n in views else self.elements_of(n)[0] for n in self.CHOSEN)
+        schedule = self._schedule(variant)
+        cluster, count = dict(schedule.numbers).get("cluster", 1), tiles(self._sizes, schedule)
+        most = max(1, device.multiprocessors // cluster) if variant.tma else 2**31 - 1
+        grid = (min(count, most) * cluster, 1, 1)
+        words = self._words(views, variant, schedule)
+        return [Launch(self._source(variant, types), grid, schedule.threads, words)]
+
+    def _variant(self, views: Views) -> _Variant:
+        """The strictest layout that the factors keep to, of those that this plan accepts."""
+        for name, layout in _LAYOUTS.items():
+            if name in self.layouts and not layout.strided:
+                if self._has_tma and self._maps(views, layout, staged=False) is not None:
+                    return _Variant(name, tma=True, staged=self._maps(views, layout, staged=True) is not None)
+                if not self._has_tma and self._is_packed(views, layout):
+                    return _Variant(name, tma=False, staged=False)
+        if "strided" in self.layouts:
+            return _Variant("strided", tma=False, staged=False)
+        raise self._other_layout("strided")
+
+    def _along(self, views: Views, name: str, *dims: str) -> TensorView:
+        """An argument with one axis for each of these roles, of extent 1 where it has none."""
+        view, axes = views[name], [dim for (dim,) in self.AXES[name]]
+        places = [axes.index(self.DIMS[role]) if self.DIMS.get(role) in axes else None for role in dims]
+        shape = tuple(1 if place is None else view.shape[place] for place in places)
+        strides = tuple(0 if place is None or view.shape[place] == 1 else view.strides[place] for place in places)
+        return view._replace(shape=shape, strides=strides)
+
+    def _factors(self, views: Views, layout: _Layout) -> Iterator[tuple[TensorView, bool]]:
+        """Both factors as the layout has them, the contiguous axis last, and whether that is their side."""
+        for name, side, is_side in zip(self.FACTORS, _SIDES, layout, strict=False):
+            order = ("batch", "depth", side) if is_side else ("batch", side, "depth")
+            yield self._along(views, name, *order), is_side
+
+    def _is_packed(self, views: Views, layout: _Layout) -> bool:
+        """Whether both factors are whole packs of 16 bytes along their contiguous axes."""
+        vec = VECTOR_BYTES // self.element.row.bytes
+        for view, _ in self._factors(views, layout):
+            *outer, inner = view.strides
+            unit = inner == 1 or view.shape[-1] == 1
+            if not unit or view.shape[-1] % vec or view.pointer % VECTOR_BYTES or any(s % vec for s in outer):
+                return False
+        return True
+
+    def _maps(self, views: Views, layout: _Layout, *, staged: bool) -> list[tuple[TensorView, tuple[int, int]]] | None:
+        """What the copy engine moves, each with its box of rows and columns; None if it cannot."""
+        from ...devices.tensor_map import cannot_map
+
+        assert isinstance(schedule := self.sku.schedule, Schedule)
+        numbers = dict(schedule.numbers)
+        tall, wide, cluster, swapped = (numbers[name] for name in ("block_m", "block_n", "cluster", "swapped"))
+        # Of the instruction's first factor and of its second, which blocks of a cluster load for each other.
+        first, second = (tall, 64), (wide // cluster, 64 // cluster)
+        along_depth_and_side = (second, first) if swapped else (first, second)
+        factors = zip(self._factors(views, layout), along_depth_and_side, strict=True)
+        maps = [(view, (rows[is_side], 64)) for (view, is_side), rows in factors]
+        if staged:
+            result = self._along(views, self._result, "batch", "rows", "columns")
+            if result.element.row.bytes != _HALF:
+                return None
+            maps.append((result, (wide if swapped else 64, 64)))
+        counted = max(*self._sizes, tiles(self._sizes, schedule))
+        return None if counted > _LARGEST or any(cannot_map(view, "a factor") for view, _ in maps) else maps
+
+    def _words(self, views: Views, variant: _Variant, schedule: Schedule) -> array[int]:
+        words = array("q")
+        if variant.tma:
+            from ...devices.tensor_map import encode
+
+            maps = self._maps(views, _LAYOUTS[variant.layout], staged=variant.staged)
+            if maps is None:
+                raise Unsupported(f"{type(self).__name__}: the copy engine cannot address the arrays")
+            for view, box in maps:
+                words.extend(encode(view, box))
+            words.extend([0] * (_MAP_WORDS * (3 - len(maps))))
+        words.extend(self._sizes)
+        for name in self._operands:
+            side = dict(zip(self.FACTORS, _SIDES, strict=True)).get(name)
+            roles = ("batch", side, "depth") if side else ("batch", "rows", "columns")
+            words.extend(self._along(views, name, *roles).strides if name in views else (0, 0, 0))
+        if variant.tma:  # what the arguments begin with is aligned as maps are
+            words.extend([0] * (-len(words) % _STRUCT_WORDS))
+        words.extend(views[name].pointer if name in views else 0 for name in self.ARGUMENTS)
+        space = IndexSpace.of(self.descriptor)
+        words.extend(space.size(dim) for dim in self.SIZES)
+        words.extend(self._words_of(self.SCALARS))
+        words.append(0)  # no sum is in memory
+        if variant.tma:
+            words.extend([0] * (-len(words) % _STRUCT_WORDS))
+        return words
+
+
+def matmul_kernels(
+    plan: type[MatmulPlan[Any]],
+    *,
+    contraction: bool = False,
+    flush_subnormals: bool = False,
+    inline: str | None = None,
+) -> Iterator[Registered]:
+    """A row of the kernel table for each of the family's schedules and each of the op's element types.
+
+    `inline` is the text of the kernels, where there is no file of it.
+    """
+    source = plan.source_file(inline, contraction, flush_subnormals)
+    for arch, tags, text in SCHEDULES:
+        for tag in tags:
+            if tag in plan.DESCRIPTOR._elements:
+                element, schedule = ElementKind(tag), Schedule.parse(text)
+                math = "tf32x3" if element == ElementKind.F32 else "acc"
+                guarantee = PrecisionGuarantee.of(element, plan.RUNGS, math)
+                yield Registered(plan.sku_of(element, arch, guarantee, schedule), source)

@@ -1,0 +1,174 @@
+// Matrix products by mma.sync, for halves, float (as three tf32 products) and double alike, from sm_80 on.
+//
+// block -> tiles of the result, one after the other; warp -> a part of the tile, in registers
+//
+// Factors go through shared memory in a ring of STAGES buffers of BLOCK_K of the depth; cp.async fills them, or where
+// arrays are strided, the threads. Every sum adds its terms in the order of the depth, whatever the tile.
+#pragma once
+
+#include <baracuda/matrix/mma_tile.cuh>
+#include <baracuda/shared.cuh>
+
+namespace baracuda {
+
+// A factor as [sides, depth]: rows of the left, columns of the right one. SIDE: sides are contiguous, not the depth.
+template <typename T, bool SIDE, int SIDES, int DEPTH> struct Factor {
+    using Tile = SharedTile<T, SIDE ? DEPTH : SIDES, SIDE ? SIDES : DEPTH>;
+    static constexpr int SIZE = SIDES * DEPTH;
+    const T* data;
+    long long side_stride, depth_stride, sides, depth;
+
+    __device__ const T* at(long long side, long long place) const {
+        return data + side * side_stride + place * depth_stride;
+    }
+    // What begins at (side, at) of the factor, zeros beyond its edges.
+    template <int THREADS, bool PACKED> __device__ __forceinline__ void copy(T* to, long long side, long long at) const {
+        const T* const from = this->at(side, at);
+        const Tile tile = {to};
+        if constexpr (PACKED) {
+            if (SIDE) copy_rows<THREADS, true>(tile, from, depth_stride, depth - at, sides - side);
+            else copy_rows<THREADS, true>(tile, from, side_stride, sides - side, depth - at);
+        } else {
+            for (int i = threadIdx.x; i < SIZE; i += THREADS) {
+                const int s = SIDE ? i % SIDES : i / DEPTH, d = SIDE ? i / SIDES : i % DEPTH;
+                const bool inside = s < sides - side && d < depth - at;
+                *(SIDE ? tile.at(d, s) : tile.at(s, d)) = inside ? from[s * side_stride + d * depth_stride] : T(0.0f);
+            }
+        }
+    }
+};
+
+template <class Program> struct ProductTile {
+    using T = typename Program::T;
+    using Args = typename Program::Args;
+    using Of = Factors<Program>;
+    static constexpr int BLOCK_M = Schedule::BLOCK_M, BLOCK_N = Schedule::BLOCK_N, BLOCK_K = Schedule::BLOCK_K;
+    static constexpr int STAGES = Schedule::STAGES, THREADS = Schedule::THREADS, ACROSS = Schedule::ACROSS;
+    using Multiply = typename MmaFor<T, !LEFT_SIDE>::type;
+    using Left = Factor<T, LEFT_SIDE, BLOCK_M, BLOCK_K>;
+    using Right = Factor<T, RIGHT_SIDE, BLOCK_N, BLOCK_K>;
+    static constexpr int ROWS = BLOCK_M / (THREADS / 32 / ACROSS), COLUMNS = BLOCK_N / ACROSS;  // of a warp
+    static constexpr int TALL = ROWS / Multiply::ROWS, WIDE = COLUMNS / 16;
+    static_assert(ROWS % Multiply::ROWS == 0 && COLUMNS % 16 == 0 && BLOCK_K % Multiply::DEPTH == 0, "whole products");
+    static constexpr int STAGE = Left::SIZE + Right::SIZE;
+
+    T* shared;
+    typename Multiply::Sum sum[TALL][2 * WIDE];
+
+    __device__ __forceinline__ void load(const Left& left, const Right& right, long long row, long long column,
+                                         int block) {
+        T* const to = shared + block % STAGES * STAGE;
+        left.template copy<THREADS, !STRIDED>(to, row, (long long)block * BLOCK_K);
+        right.template copy<THREADS, !STRIDED>(to + Left::SIZE, column, (long long)block * BLOCK_K);
+    }
+    __device__ __forceinline__ void multiply(int block, int first_row, int first_column) {
+        const typename Left::Tile of_left = {shared + block % STAGES * STAGE};
+        const typename Right::Tile of_right = {of_left.data + Left::SIZE};
+        const int lane = opaque(threadIdx.x % 32);
+#pragma unroll
+        for (int k = 0; k < BLOCK_K; k += Multiply::DEPTH) {
+            typename Multiply::Left left[TALL];
+#pragma unroll
+            for (int i = 0; i < TALL; ++i) {
+                const int m = first_row + i * Multiply::ROWS;
+                if constexpr (LEFT_SIDE) left[i] = Multiply::left_transposed(of_left, m, k, lane);
+                else left[i] = Multiply::left(of_left, m, k, lane);
+            }
+#pragma unroll
+            for (int j = 0; j < WIDE; ++j) {
+                const int n = first_column + 16 * j;
+                typename Multiply::Right right;
+                if constexpr (RIGHT_SIDE) right = Multiply::right(of_right, k, n, lane);
+                else right = Multiply::right_transposed(of_right, k, n, lane);
+#pragma unroll
+                for (int i = 0; i < TALL; ++i) Multiply::multiply(sum[i] + 2 * j, left[i], right);
+            }
+        }
+    }
+
+    // All terms of a tile. The barrier of a step says that its buffer is full, and that of the step before free.
+    __device__ __forceinline__ void add(const Left& left, const Right& right, long long row, long long column,
+                                        int first_row, int first_column) {
+        const int blocks = int((left.depth + BLOCK_K - 1) / BLOCK_K);
+#pragma unroll
+        for (int i = 0; i < TALL; ++i)
+#pragma unroll
+            for (int j = 0; j < 2 * WIDE; ++j) sum[i][j] = {};
+        for (int block = 0; block < STAGES - 1; ++block) {
+            if (block < blocks) load(left, right, row, column, block);
+            cp_async_commit_group();
+        }
+#pragma unroll 1
+        for (int block = 0; block < blocks; ++block) {
+            cp_async_wait_group<STAGES - 2>();
+            __syncthreads();
+            if (block + STAGES - 1 < blocks) load(left, right, row, column, block + STAGES - 1);
+            cp_async_commit_group();
+            multiply(block, first_row, first_column);
+        }
+        __syncthreads();  // the next tile overwrites all buffers
+    }
+
+    // Two tf32 numbers hold no infinite float: products with one are NaN. A sum that is not finite is made once more of
+    // its terms, one by one, which gives the infinity or NaN that they have.
+    __device__ __forceinline__ static acc_of<T> checked(acc_of<T> sum, const Left& left, const Right& right,
+                                                        long long row, long long column) {
+        if constexpr (sizeof(T) == 4) {
+            if (sum - sum != 0.0f) {
+                sum = 0.0f;
+                for (long long k = 0; k < left.depth; ++k) sum = math::fma(*left.at(row, k), *right.at(column, k), sum);
+            }
+        }
+        return sum;
+    }
+
+    __device__ __forceinline__ void store(const Left& left, const Right& right, long long matrix, long long row,
+                                          long long column, const Args& args) const {
+#pragma unroll
+        for (int i = 0; i < TALL; ++i)
+#pragma unroll
+            for (int j = 0; j < 2 * WIDE; ++j)
+#pragma unroll
+                for (int v = 0; v < Multiply::VALUES; v += 2) {
+                    const long long r = row + i * Multiply::ROWS + Multiply::row(v);
+                    const long long c = column + 8 * j + Multiply::col(v);
+                    const long long live = r < args.rows ? args.columns - c : 0;
+                    if (live <= 0) continue;
+                    const acc_of<T> two[2] = {
+                        checked(sum[i][j].value[v], left, right, r, c),
+                        live > 1 ? checked(sum[i][j].value[v + 1], left, right, r, c + 1) : acc_of<T>(0)};
+                    finish<Program, false>(two, TwoCells<false>{matrix, r, c, int(min(live, 2ll))}, args);
+                }
+    }
+};
+
+template <class Program> __device__ constexpr int blocks_per_sm() { return 1; }
+
+template <class Program> __device__ __forceinline__ void walk(const typename Program::Args& args) {
+    using Tile = ProductTile<Program>;
+    using Of = Factors<Program>;
+    using T = typename Program::T;
+    DYN_SHARED(T, shared);
+    static_assert(reserves(Tile::STAGES * Tile::STAGE * sizeof(T)), "the launch reserves all buffers");
+    constexpr int GROUP = 8;  // tiles of rows that are worked on together, to share columns in the L2 cache
+    const long long rows = (args.rows + Tile::BLOCK_M - 1) / Tile::BLOCK_M;
+    const long long columns = (args.columns + Tile::BLOCK_N - 1) / Tile::BLOCK_N, each = rows * columns;
+    const int warp = threadIdx.x / 32, warp_row = warp / Tile::ACROSS * Tile::ROWS;
+    const int warp_column = warp % Tile::ACROSS * Tile::COLUMNS;
+    const long long *const left_stride = args.stride[Of::Left::OPERAND],
+                           *const right_stride = args.stride[Of::Right::OPERAND];
+    Tile tile = {shared};
+    for (long long index = blockIdx.x; index < each * args.batch; index += gridDim.x) {
+        const long long matrix = index / each, place = index - matrix * each, band = place / (GROUP * columns);
+        const long long high = min((long long)GROUP, rows - band * GROUP), within = place - band * GROUP * columns;
+        const long long row = (band * GROUP + within % high) * Tile::BLOCK_M, column = within / high * Tile::BLOCK_N;
+        const typename Tile::Left left = {(args.*Of::LEFT_ARRAY).data + matrix * left_stride[0], left_stride[1],
+                                          left_stride[2], args.rows, args.depth};
+        const typename Tile::Right right = {(args.*Of::RIGHT_ARRAY).data + matrix * right_stride[0], right_stride[1],
+                                            right_stride[2], args.columns, args.depth};
+        tile.add(left, right, row, column, warp_row, warp_column);
+        tile.store(left, right, matrix, row + warp_row, column + warp_column, args);
+    }
+}
+
+}  // namespace baracuda

@@ -1,0 +1,295 @@
+// Matrix products of 16-bit types for sm_90a, with TMA, wgmma and sums in f32.
+//
+// block -> tiles of the result, one after the other (persistent); a cluster of two has tiles below each other and
+// shares the tile of the second factor
+// warpgroup 0 -> the producer: its first thread issues TMA loads of both factors, 64 of the depth at a time
+// warpgroup 1 ... -> consumers, each of which has its share of the tile's rows in registers
+//
+// Every sum adds its terms in the order of the depth, 16 to an instruction, whatever the tile: its bits depend on a row
+// of one factor and a column of the other alone, and are those of mma.sync.
+//
+// SWAPPED: the rows of a tile are columns of the result, for products of few rows. `a` and `b` are the factors of the
+// instruction: left and right, or right and left.
+//
+// Beyond the edges of the factors TMA gives zeros for both.
+#pragma once
+
+#include <baracuda/arch/barrier.cuh>
+#include <baracuda/arch/shared_address.cuh>
+#include <baracuda/arch/tiles_sm90.cuh>
+#include <baracuda/arch/wgmma_sm90.cuh>
+#include <baracuda/shared.cuh>
+
+namespace baracuda {
+
+// Panels start at multiples of 1024 bytes.
+__device__ constexpr unsigned panels_of(unsigned bytes) { return (bytes + 1023) / 1024 * 1024; }
+
+// The layout of shared memory: tiles of BLOCK_M x BLOCK_N, STAGES buffers of both factors, clusters of CLUSTER blocks. A
+// factor is in panels of 128 bytes a row: its rows, where the depth is contiguous, else 64 of its sides by 64 of the
+// depth. Boxes of the maps: 64 rows of a panel of results, or with SWAPPED all BLOCK_N.
+struct ProductShape {
+    static constexpr bool SWAPPED = Schedule::SWAPPED;
+    static constexpr int BLOCK_M = Schedule::BLOCK_M, BLOCK_N = Schedule::BLOCK_N, BLOCK_K = 64;
+    static constexpr int CLUSTER = Schedule::CLUSTER;
+    static constexpr int CONSUMERS = Schedule::THREADS / 128 - 1, ROWS = BLOCK_M / CONSUMERS, STEPS = ROWS / 64;
+    // Whether the sides of a factor are contiguous, not the depth.
+    static constexpr bool A_SIDE = SWAPPED ? RIGHT_SIDE : LEFT_SIDE, B_SIDE = SWAPPED ? LEFT_SIDE : RIGHT_SIDE;
+    static_assert(Schedule::THREADS % 128 == 0 && ROWS % 64 == 0 && ROWS * CONSUMERS == BLOCK_M, "64 rows a product");
+    static_assert(BLOCK_N / CLUSTER % 8 == 0, "each block of a cluster loads eights of rows");
+
+    static constexpr unsigned PANEL = 64 * 128;  // bytes of one whose sides are contiguous, and of results
+    static constexpr unsigned A = BLOCK_M * 128, B = (B_SIDE ? (BLOCK_N + 63) / 64 * 64 : BLOCK_N) * 128;
+    static constexpr unsigned STAGE = A + panels_of(B), USUAL_STAGE = A + panels_of(BLOCK_N * 128);
+    static constexpr int STAGES = Schedule::STAGES * USUAL_STAGE / STAGE;  // fewer of narrow tiles in whole panels
+    static constexpr unsigned RESULT = SWAPPED ? BLOCK_N * 128 : PANEL, RESULTS = 2;  // of each consumer
+    static constexpr unsigned RESULTS_AT = Schedule::STAGES * USUAL_STAGE;
+    static constexpr unsigned BARRIERS = RESULTS_AT + CONSUMERS * RESULTS * RESULT, SIZE = BARRIERS + 16 * Schedule::STAGES;
+
+    // Registers per thread after setmaxnreg, in steps of 8.
+    static constexpr bool REGISTERS_MOVE = CONSUMERS > 1;
+    static constexpr int CONSUMER_REGISTERS = CONSUMERS == 2 ? 232 : 160, PRODUCER_REGISTERS = CONSUMERS == 2 ? 40 : 32;
+};
+
+struct ProductShared {
+    using Shape = ProductShape;
+    unsigned base;
+
+    __device__ __forceinline__ unsigned a(unsigned stage) const { return base + stage * Shape::STAGE; }
+    __device__ __forceinline__ unsigned b(unsigned stage) const { return a(stage) + Shape::A; }
+    __device__ __forceinline__ unsigned result(unsigned nth) const {
+        return base + Shape::RESULTS_AT + nth * Shape::RESULT;
+    }
+    __device__ __forceinline__ Barrier full(unsigned stage) const { return {base + Shape::BARRIERS + 8 * stage}; }
+    __device__ __forceinline__ Barrier empty(unsigned stage) const {
+        return {base + Shape::BARRIERS + 8 * (Shape::STAGES + stage)};
+    }
+    __device__ void init() const {
+        for (int i = 0; i < Shape::STAGES; ++i) {
+            full(i).init(1);
+            empty(i).init(4 * Shape::CONSUMERS * Shape::CLUSTER);
+        }
+        fence_barrier_init();
+    }
+};
+
+// The tiles of a cluster: in bands of GROUP tiles of rows, so that what runs at a time reads few rows and few columns,
+// which stay in the L2 cache.
+struct ProductTiles {
+    using Shape = ProductShape;
+    static constexpr int GROUP = 8;
+    int rows, columns, each, count, index;  // tiles of a cluster along both sides, of a matrix, of all; the next one
+    int row, column, matrix;                // of the current tile of this block
+
+    template <class Args>
+    __device__ __forceinline__ explicit ProductTiles(const Args& args)
+        : index(int(blockIdx.x) / Shape::CLUSTER), row(0), column(0), matrix(0) {
+        constexpr int ROWS = Shape::BLOCK_M * Shape::CLUSTER;
+        rows = (int(Shape::SWAPPED ? args.columns : args.rows) + ROWS - 1) / ROWS;
+        columns = (int(Shape::SWAPPED ? args.rows : args.columns) + Shape::BLOCK_N - 1) / Shape::BLOCK_N;
+        each = rows * columns;
+        count = each * int(args.batch);
+    }
+    // Moves on to the next tile; false after the last.
+    __device__ __forceinline__ bool next(unsigned rank) {
+        if (index >= count) return false;
+        matrix = index / each;
+        const int place = index - matrix * each, band = place / (GROUP * columns), first = band * GROUP;
+        const int high = min(GROUP, rows - first), within = place - first * columns;
+        column = within / high * Shape::BLOCK_N;
+        row = ((first + within % high) * Shape::CLUSTER + int(rank)) * Shape::BLOCK_M;
+        index += int(gridDim.x) / Shape::CLUSTER;
+        return true;
+    }
+};
+
+// One thread issues all loads.
+template <class Program>
+__device__ __forceinline__ void produce(const ProductShared& shared, unsigned rank,
+                                        const typename Program::Args& args) {
+    using Shape = ProductShape;
+    using Of = Factors<Program>;
+    // Of the rows of b's panels, which blocks of a cluster load for each other.
+    constexpr int SHARE = (Shape::B_SIDE ? Shape::BLOCK_K : Shape::BLOCK_N) / Shape::CLUSTER;
+    constexpr unsigned short ALL = (1 << Shape::CLUSTER) - 1;
+    const TensorMap& a_map = Shape::SWAPPED ? args.right_map : args.left_map;
+    const TensorMap& b_map = Shape::SWAPPED ? args.left_map : args.right_map;
+    const bool moves_a = args.stride[Shape::SWAPPED ? Of::Right::OPERAND : Of::Left::OPERAND][0] != 0;
+    const bool moves_b = args.stride[Shape::SWAPPED ? Of::Left::OPERAND : Of::Right::OPERAND][0] != 0;
+    const auto load_b = [&](unsigned to, Barrier full, int x, int y, int matrix) {
+        if (Shape::CLUSTER > 1) load_tile_to_blocks(to, b_map, full, ALL, x, y, matrix, EVICT_NORMAL);
+        else load_tile(to, b_map, full, x, y, matrix, EVICT_NORMAL);
+    };
+    const int depth = int(args.depth), share = int(rank) * SHARE;
+    Ring<Shape::STAGES> ring;
+    for (ProductTiles tile(args); tile.next(rank);) {
+        const int a_matrix = moves_a ? tile.matrix : 0, b_matrix = moves_b ? tile.matrix : 0;
+#pragma unroll 1
+        for (int k = 0; k < depth; k += Shape::BLOCK_K) {
+            const Barrier full = shared.full(ring.stage);
+            shared.empty(ring.stage).wait(ring.parity ^ 1);
+            full.expect(Shape::A + Shape::B);
+            const unsigned a = shared.a(ring.stage), b = shared.b(ring.stage) + share * 128;
+            if (Shape::A_SIDE) {
+#pragma unroll
+                for (int i = 0; i < Shape::BLOCK_M / 64; ++i)
+                    load_tile(a + i * Shape::PANEL, a_map, full, tile.row + 64 * i, k, a_matrix, EVICT_NORMAL);
+            } else {
+                load_tile(a, a_map, full, k, tile.row, a_matrix, EVICT_NORMAL);
+            }
+            if (Shape::B_SIDE) {
+#pragma unroll
+                for (int i = 0; i < (Shape::BLOCK_N + 63) / 64; ++i)
+                    load_b(b + i * Shape::PANEL, full, tile.column + 64 * i, k + share, b_matrix);
+            } else {
+                load_b(b, full, k, tile.column + share, b_matrix);
+            }
+            ring.advance();
+        }
+    }
+}
+
+// What a warpgroup has of a tile becomes results. STAGED: they go through shared memory, 64 columns of the tile at a time,
+// or with SWAPPED its 64 rows, in two buffers.
+template <class Program> struct ProductStore {
+    using Shape = ProductShape;
+    using Args = typename Program::Args;
+    using Element = typename Factors<Program>::Result::element_t;
+    static constexpr bool STAGED = BARACUDA_STAGED;
+    static_assert(!STAGED || sizeof(Element) == 2, "panels are of 16-bit elements");
+    unsigned results;  // the buffers of this warpgroup
+    unsigned barrier;  // its named barrier
+    unsigned turn = 0;
+
+    // `sum`: the thread's part of PIECES x 16 columns of the tile from `column` on.
+    __device__ __forceinline__ void panel(const float* sum, int row, int column, int matrix, const Args& args) {
+        constexpr int PIECES = Shape::SWAPPED ? Shape::BLOCK_N / 16 : 4;
+        const int thread = threadIdx.x % 128, lane = thread % 32, warp = thread / 32;
+        const unsigned buffer = results + turn * Shape::RESULT;
+        if (STAGED) {
+            turn ^= 1;
+            if (thread == 0) bulk_wait_read<1>();
+            bar_sync(barrier, 128);
+        }
+#pragma unroll
+        for (int piece = 0; piece < PIECES; ++piece) {
+            unsigned word[4];
+#pragma unroll
+            for (int q = 0; q < 4; ++q) {
+                const float two[2] = {sum[8 * piece + 2 * q], sum[8 * piece + 2 * q + 1]};
+                const int down = row + 16 * warp + lane / 4 + q % 2 * 8;
+                const int along = column + 16 * piece + q / 2 * 8 + lane % 4 * 2;
+                const long long r = Shape::SWAPPED ? along : down, c = Shape::SWAPPED ? down : along;
+                const long long across = Shape::SWAPPED ? args.columns - c : args.rows - r;
+                const long long live = across > 0 ? (Shape::SWAPPED ? args.rows - r : args.columns - c) : 0;
+                const TwoCells<Shape::SWAPPED> cells = {matrix, r, c, int(max(0ll, min(live, 2ll)))};
+                const auto pack = finish<Program, STAGED>(two, cells, args);
+                if constexpr (STAGED) word[q] = __builtin_bit_cast(unsigned, pack);
+            }
+            if (!STAGED) continue;
+            if (Shape::SWAPPED) {
+                // Matrices of 8 rows and 8 columns of the result: words 0 and 1 are columns beside each other.
+                const unsigned r = 16 * piece + lane % 8 + lane / 16 * 8, chunk = 2 * warp + lane / 8 % 2;
+                stmatrix_x4_trans(buffer + r * 128 + ((chunk ^ r % 8) << 4), word);
+            } else {
+                const unsigned r = 16 * warp + lane % 16, chunk = 2 * piece + lane / 16;
+                stmatrix_x4(buffer + r * 128 + ((chunk ^ r % 8) << 4), word);
+            }
+        }
+        if (!STAGED) return;
+        fence_proxy_async_shared();
+        bar_sync(barrier, 128);
+        if (thread == 0) {
+            store_tile(args.result_map, buffer, Shape::SWAPPED ? row : column, Shape::SWAPPED ? column : row, matrix);
+            bulk_commit();
+        }
+    }
+};
+
+template <class Program>
+__device__ __forceinline__ void consume(const ProductShared& shared, int place, unsigned rank,
+                                        const typename Program::Args& args) {
+    using Shape = ProductShape;
+    using Product = Wgmma<typename Program::T, Shape::BLOCK_N>;
+    constexpr unsigned A_16 = Shape::A_SIDE ? 16 * 128 : 32, B_16 = Shape::B_SIDE ? 16 * 128 : 32;
+    const int lane = threadIdx.x % 32, depth = int(args.depth);
+    const int rows = int(Shape::SWAPPED ? args.columns : args.rows);
+    const int columns = int(Shape::SWAPPED ? args.rows : args.columns);
+    const Matrix of_a = Matrix::at(shared.a(0) + place * Shape::ROWS * 128, Shape::PANEL);
+    const Matrix of_b = Matrix::at(shared.b(0), Shape::PANEL);
+    ProductStore<Program> store = {shared.result(place * Shape::RESULTS), unsigned(1 + place)};
+    Ring<Shape::STAGES> ring;
+    const auto release = [&](unsigned stage) {
+        if (lane >= Shape::CLUSTER) return;
+        if (Shape::CLUSTER == 1) shared.empty(stage).arrive();
+        else arrive_at(shared.empty(stage), unsigned(lane));
+    };
+    for (ProductTiles tile(args); tile.next(rank);) {
+        float sum[Shape::STEPS][Product::REGISTERS];
+        unsigned before = 0;
+#pragma unroll 1
+        for (int k = 0; k < depth; k += Shape::BLOCK_K) {
+            shared.full(ring.stage).wait(ring.parity);
+            const Matrix a = of_a + ring.stage * Shape::STAGE, b = of_b + ring.stage * Shape::STAGE;
+#pragma unroll
+            for (int s = 0; s < Shape::STEPS; ++s) fence_operand(sum[s]);
+            wgmma_fence();
+#pragma unroll
+            for (int step = 0; step < Shape::BLOCK_K / 16; ++step)
+#pragma unroll
+                for (int s = 0; s < Shape::STEPS; ++s)
+                    Product::template shared<Shape::B_SIDE, Shape::A_SIDE>(
+                        sum[s], a + (s * Shape::PANEL + step * A_16), b + step * B_16, k == 0 && step == 0);
+            wgmma_commit();
+            if (k > 0) {
+                wgmma_wait<1>();
+                release(before);
+            }
+            before = ring.stage;
+            ring.advance();
+        }
+        wgmma_wait<0>();
+        release(before);
+#pragma unroll
+        for (int s = 0; s < Shape::STEPS; ++s) {
+            fence_operand(sum[s]);
+            const int row = tile.row + place * Shape::ROWS + 64 * s;
+            if (row >= rows) break;
+            if (Shape::SWAPPED) {
+                store.panel(sum[s], row, tile.column, tile.matrix, args);
+            } else {
+#pragma unroll
+                for (int c = 0; c < Shape::BLOCK_N; c += 64)
+                    if (tile.column + c < columns) store.panel(sum[s] + c / 2, row, tile.column + c, tile.matrix, args);
+            }
+        }
+    }
+    if (ProductStore<Program>::STAGED && threadIdx.x % 128 == 0) bulk_wait<0>();
+}
+
+template <class Program> __device__ constexpr int blocks_per_sm() { return 1; }
+
+template <class Program> __device__ __forceinline__ void walk(const typename Program::Args& args) {
+    using Shape = ProductShape;
+    DYN_SHARED(unsigned char, dynamic);
+    static_assert(reserves(1024 + Shape::SIZE, 1024), "the launch reserves ProductShared");
+    const unsigned pad = -shared_address(dynamic) & 1023;  // panels start at multiples of 1024
+    const ProductShared shared = {shared_address(dynamic) + pad};
+    const int warpgroup = __shfl_sync(ALL_LANES, threadIdx.x / 128, 0);  // the same register in all lanes
+    const unsigned rank = Shape::CLUSTER > 1 ? cluster_rank() : 0;
+    if (threadIdx.x == 0) shared.init();
+    if (Shape::CLUSTER > 1) cluster_sync();
+    else __syncthreads();
+    if (warpgroup == 0) {
+        if (Shape::REGISTERS_MOVE) deallocate_registers<Shape::PRODUCER_REGISTERS>();
+        if (threadIdx.x == 0) produce<Program>(shared, rank, args);
+        __syncwarp();
+    } else {
+        if (Shape::REGISTERS_MOVE) allocate_registers<Shape::CONSUMER_REGISTERS>();
+        consume<Program>(shared, warpgroup - 1, rank, args);
+        __syncwarp();
+    }
+    if (Shape::CLUSTER > 1) cluster_sync();  // nobody leaves while others may still arrive at its barriers
+}
+
+}  // namespace baracuda

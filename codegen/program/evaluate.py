@@ -341,9 +341,10 @@ class _Bounds:
         """A sum of products, none of which is rounded alone."""
 
         def sums(x: Any, y: Any) -> Any:
-            return contracted(self.xp, np.broadcast_to(x, np.shape(a.value)), np.broadcast_to(y, np.shape(b.value)), *of)
+            full = np.broadcast_to(x, np.shape(a.value)), np.broadcast_to(y, np.shape(b.value))
+            return contracted(self.xp, *full, dims, self.space)
 
-        of, sizes = (dims, self.space), (np.abs(a.value), np.abs(b.value))
+        sizes = np.abs(a.value), np.abs(b.value)
         moved = sums(sizes[0] + a.error, b.error) + sums(a.error, sizes[1])
         count = self.space.count(dims)
         lost = self.how.depth(dims, count) * self.how.unit_roundoff * (sums(*sizes) + moved) + count * self.how.tiny

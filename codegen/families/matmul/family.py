@@ -105,7 +105,8 @@ FAMILY = MatmulFamily(
     rules=(
         *(*FIRST, map_rules.dims, rules.sizes, everywhere.conditions, map_rules.own_memory, map_rules.tensors),
         *(kinds.table, *(kinds.each(rule) for rule in PROGRAM), *READ, *LAST),
-        *(kinds.each(rules.program), rules.factors, kinds.each(map_rules.contradictions), kinds.sorts, everywhere.cases),
+        *(kinds.each(rules.program), rules.factors, kinds.each(map_rules.contradictions), kinds.sorts),
+        everywhere.cases,
     ),
     lower=lower_matmul,
     templates=("map.cu.jinja", "plan.py.jinja"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from baracuda.runtime import KernelSku, MatmulPlan
+from baracuda.runtime import MatmulPlan
 
 from ...text import Name
 from ..map.op import Body, MapOp

@@ -49,12 +49,12 @@ def _product(spec: MapSpec, parts: Parts) -> Product:
     both, rows = (spec.inputs[a].over & spec.inputs[b].over) - {depth}, spec.inputs[a].over - spec.inputs[b].over
     columns = spec.inputs[b].over - spec.inputs[a].over
     if len(both) > 1 or len(rows) != 1 or len(columns) != 1:
-        why = f"has dims {_listed(spec, rows)} and {b!r} {_listed(spec, columns)} of its own, both {_listed(spec, both)}"
-        raise ProgramError(f"{a!r} {why}; a matrix product has one, one and at most one", line.number)
-    order = list(spec.dims)
-    if order.index(*rows) > order.index(*columns):
-        a, b, rows, columns = b, a, columns, rows
-    dims = {"batch": next(iter(both), ""), "rows": next(iter(rows)), "columns": next(iter(columns)), "depth": depth}
+        own = f"{a!r} has dims {_listed(spec, rows)} of its own, {b!r} {_listed(spec, columns)}, both {_listed(spec, both)}"
+        raise ProgramError(f"{own}; a matrix product has one, one and at most one", line.number)
+    (row,), (column,), order = rows, columns, list(spec.dims)
+    if order.index(row) > order.index(column):
+        a, b, row, column = b, a, column, row
+    dims = {"batch": next(iter(both), ""), "rows": row, "columns": column, "depth": depth}
     return Product(line, a, b, {role: dim for role, dim in dims.items() if dim})
 
 

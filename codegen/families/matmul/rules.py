@@ -73,4 +73,5 @@ def sizes(spec: MapSpec) -> Iterator[Finding]:
     for section, tensors in (("inputs", spec.inputs), ("outputs", spec.outputs)):
         for name, tensor in tensors.items():
             if any(len(group) > 1 for group in tensor.groups):
-                yield (section, name, "dims"), 0, f"{name!r} has a product of dims; a matrix product's axes are one dim each"
+                text = f"{name!r} has a product of dims; the axes of a matrix product are one dim each"
+                yield (section, name, "dims"), 0, text

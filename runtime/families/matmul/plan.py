@@ -265,7 +265,8 @@ class MatmulPlan(Plan[M]):
         """What the copy engine moves, each with its box of rows and columns; None if it cannot."""
         from ...devices.tensor_map import cannot_map
 
-        assert isinstance(schedule := self.sku.schedule, Schedule)
+        schedule = self.sku.schedule
+        assert isinstance(schedule, Schedule)
         numbers = dict(schedule.numbers)
         tall, wide, cluster, swapped = (numbers[name] for name in ("block_m", "block_n", "cluster", "swapped"))
         # Of the instruction's first factor and of its second, which blocks of a cluster load for each other.

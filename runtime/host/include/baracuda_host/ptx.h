@@ -198,13 +198,13 @@ BARACUDA_PTX_LDMATRIX(1, _trans, true)
 BARACUDA_PTX_LDMATRIX(2, _trans, true)
 BARACUDA_PTX_LDMATRIX(4, _trans, true)
 #undef BARACUDA_PTX_LDMATRIX
-#define BARACUDA_PTX_STMATRIX(suffix, transposed)                                                       \
-  static inline void stmatrix_sync_aligned_m8n8_x4##suffix##_shared_b16(                               \
-      u32 row, const Registers<const u32, 4>& from, BARACUDA_SITE) {                                    \
-    u32 words[4];                                                                                       \
-    load(words, from);                                                                                  \
-    void* const at = baracuda_host::shared_pointer(row, 0, "stmatrix to", BARACUDA_HERE);               \
-    baracuda_host::stmatrix<4, transposed>(at, words, BARACUDA_SITE_ARGS);                              \
+#define BARACUDA_PTX_STMATRIX(suffix, transposed)                                                                     \
+  static inline void stmatrix_sync_aligned_m8n8_x4##suffix##_shared_b16(u32 row, const Registers<const u32, 4>& from, \
+                                                                        BARACUDA_SITE) {                              \
+    u32 words[4];                                                                                                     \
+    load(words, from);                                                                                                \
+    void* const at = baracuda_host::shared_pointer(row, 0, "stmatrix to", BARACUDA_HERE);                             \
+    baracuda_host::stmatrix<4, transposed>(at, words, BARACUDA_SITE_ARGS);                                            \
   }
 BARACUDA_PTX_STMATRIX(, false)
 BARACUDA_PTX_STMATRIX(_trans, true)

@@ -98,11 +98,11 @@ __device__ __forceinline__ bool elect_one() {
 }
 
 // Arrives at the barrier of block `rank` that this block has at `barrier`. It orders what this thread has read from
-// shared memory, not what it wrote to memory for that block: a release of the cluster costs a fence of the whole device.
+// shared memory, not what it wrote to memory for that block: a release of the cluster costs a fence of the whole
+// device.
 __device__ __forceinline__ void arrive_at(Barrier barrier, unsigned rank) {
-    asm volatile(
-        "mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(mapped_address(barrier.address, rank))
-        : "memory");
+    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(mapped_address(barrier.address, rank))
+                 : "memory");
 }
 #endif
 

@@ -1,4 +1,5 @@
-// The kernel of a map, of a program on lists, or of a matrix product, which a generated file has before it includes this.
+// The kernel of a map, of a program on lists, or of a matrix product, which a generated file has before it includes
+// this.
 #pragma once
 
 #include <baracuda/arch/cluster_dims.cuh>

@@ -22,7 +22,8 @@ template <typename T, bool SIDE, int SIDES, int DEPTH> struct Factor {
         return data + side * side_stride + place * depth_stride;
     }
     // What begins at (side, at) of the factor, zeros beyond its edges.
-    template <int THREADS, bool PACKED> __device__ __forceinline__ void copy(T* to, long long side, long long at) const {
+    template <int THREADS, bool PACKED> __device__ __forceinline__ void copy(T* to, long long side,
+                                                                             long long at) const {
         const T* const from = this->at(side, at);
         const Tile tile = {to};
         if constexpr (PACKED) {
@@ -155,8 +156,8 @@ template <class Program> __device__ __forceinline__ void walk(const typename Pro
     const long long columns = (args.columns + Tile::BLOCK_N - 1) / Tile::BLOCK_N, each = rows * columns;
     const int warp = threadIdx.x / 32, warp_row = warp / Tile::ACROSS * Tile::ROWS;
     const int warp_column = warp % Tile::ACROSS * Tile::COLUMNS;
-    const long long *const left_stride = args.stride[Of::Left::OPERAND],
-                           *const right_stride = args.stride[Of::Right::OPERAND];
+    const long long *const left_stride = args.stride[Of::Left::OPERAND], *const right_stride =
+                                                                             args.stride[Of::Right::OPERAND];
     Tile tile = {shared};
     for (long long index = blockIdx.x; index < each * args.batch; index += gridDim.x) {
         const long long matrix = index / each, place = index - matrix * each, band = place / (GROUP * columns);

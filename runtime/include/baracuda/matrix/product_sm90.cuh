@@ -25,8 +25,8 @@ namespace baracuda {
 // Panels start at multiples of 1024 bytes.
 __device__ constexpr unsigned panels_of(unsigned bytes) { return (bytes + 1023) / 1024 * 1024; }
 
-// The layout of shared memory: tiles of BLOCK_M x BLOCK_N, STAGES buffers of both factors, clusters of CLUSTER blocks. A
-// factor is in panels of 128 bytes a row: its rows, where the depth is contiguous, else 64 of its sides by 64 of the
+// The layout of shared memory: tiles of BLOCK_M x BLOCK_N, STAGES buffers of both factors, clusters of CLUSTER blocks.
+// A factor is in panels of 128 bytes a row: its rows, where the depth is contiguous, else 64 of its sides by 64 of the
 // depth. Boxes of the maps: 64 rows of a panel of results, or with SWAPPED all BLOCK_N.
 struct ProductShape {
     static constexpr bool SWAPPED = Schedule::SWAPPED;
@@ -44,7 +44,8 @@ struct ProductShape {
     static constexpr int STAGES = Schedule::STAGES * USUAL_STAGE / STAGE;  // fewer of narrow tiles in whole panels
     static constexpr unsigned RESULT = SWAPPED ? BLOCK_N * 128 : PANEL, RESULTS = 2;  // of each consumer
     static constexpr unsigned RESULTS_AT = Schedule::STAGES * USUAL_STAGE;
-    static constexpr unsigned BARRIERS = RESULTS_AT + CONSUMERS * RESULTS * RESULT, SIZE = BARRIERS + 16 * Schedule::STAGES;
+    static constexpr unsigned BARRIERS = RESULTS_AT + CONSUMERS * RESULTS * RESULT,
+                              SIZE = BARRIERS + 16 * Schedule::STAGES;
 
     // Registers per thread after setmaxnreg, in steps of 8.
     static constexpr bool REGISTERS_MOVE = CONSUMERS > 1;
@@ -149,8 +150,8 @@ __device__ __forceinline__ void produce(const ProductShared& shared, unsigned ra
     }
 }
 
-// What a warpgroup has of a tile becomes results. STAGED: they go through shared memory, 64 columns of the tile at a time,
-// or with SWAPPED its 64 rows, in two buffers.
+// What a warpgroup has of a tile becomes results. STAGED: they go through shared memory, 64 columns of the tile at a
+// time, or with SWAPPED its 64 rows, in two buffers.
 template <class Program> struct ProductStore {
     using Shape = ProductShape;
     using Args = typename Program::Args;
@@ -238,8 +239,8 @@ __device__ __forceinline__ void consume(const ProductShared& shared, int place, 
             for (int step = 0; step < Shape::BLOCK_K / 16; ++step)
 #pragma unroll
                 for (int s = 0; s < Shape::STEPS; ++s)
-                    Product::template shared<Shape::B_SIDE, Shape::A_SIDE>(
-                        sum[s], a + (s * Shape::PANEL + step * A_16), b + step * B_16, k == 0 && step == 0);
+                    Product::template shared<Shape::B_SIDE, Shape::A_SIDE>(sum[s], a + (s * Shape::PANEL + step * A_16),
+                                                                           b + step * B_16, k == 0 && step == 0);
             wgmma_commit();
             if (k > 0) {
                 wgmma_wait<1>();

@@ -49,7 +49,8 @@ def _product(spec: MapSpec, parts: Parts) -> Product:
     both, rows = (spec.inputs[a].over & spec.inputs[b].over) - {depth}, spec.inputs[a].over - spec.inputs[b].over
     columns = spec.inputs[b].over - spec.inputs[a].over
     if len(both) > 1 or len(rows) != 1 or len(columns) != 1:
-        own = f"{a!r} has dims {_listed(spec, rows)} of its own, {b!r} {_listed(spec, columns)}, both {_listed(spec, both)}"
+        of_a, of_b, of_both = (_listed(spec, dims) for dims in (rows, columns, both))
+        own = f"{a!r} has dims {of_a} of its own, {b!r} {of_b}, both {of_both}"
         raise ProgramError(f"{own}; a matrix product has one, one and at most one", line.number)
     (row,), (column,), order = rows, columns, list(spec.dims)
     if order.index(row) > order.index(column):

@@ -30,8 +30,8 @@ PORTABLE = {tag: text for arch, tags, text in SCHEDULES for tag in tags if arch 
 _PANEL = 128  # bytes of a row of a panel: 64 of the depth
 _DEPTH = 64
 # An H100's: multiprocessors, cycles a second, bytes a cycle that one of them and all together load from the L2 cache,
-# bytes a second of memory, and cycles of a tile beside its products. bf16 of 8192 x 8192 x 8192 takes 1.56 ms in tiles of
-# 128 x 256 (1.28 by the model; power limits the clock), of 16 x 8192 x 8192 60 us in tiles of 64 x 16 (55).
+# bytes a second of memory, and cycles of a tile beside its products. 8192 x 8192 x 8192 of bf16 take 1.56 ms in tiles
+# of 128 x 256 (1.28 by the model; power limits the clock), 16 x 8192 x 8192 60 us in tiles of 64 x 16 (55).
 _MULTIPROCESSORS, _CLOCK, _ONE, _ALL, _MEMORY, _TILE = 132, 1.7e9, 60, 6000, 2.6e12, 2500
 
 

@@ -10,17 +10,19 @@ from typing import NamedTuple
 from ...plans.schedule import Schedule
 
 # Architecture, element types, and tile: its extents, the buffers of both factors, blocks of a cluster, and whether the
-# rows of a tile are columns of the result; of mma.sync how much of the depth a buffer has, and warps across the tile.
+# rows of a tile are columns of the result, and warpgroups alternate; of mma.sync how much of the depth a buffer has, and warps across the tile.
 SCHEDULES = (
-    ("sm_90a", ("f16", "bf16"), "t384.block_m128.block_n256.stages4.cluster2.swapped0"),
-    ("sm_90a", ("f16", "bf16"), "t384.block_m128.block_n192.stages4.cluster2.swapped0"),
-    ("sm_90a", ("f16", "bf16"), "t384.block_m128.block_n128.stages6.cluster1.swapped0"),
-    ("sm_90a", ("f16", "bf16"), "t384.block_m128.block_n64.stages8.cluster1.swapped0"),
-    ("sm_90a", ("f16", "bf16"), "t384.block_m128.block_n64.stages8.cluster1.swapped1"),
-    ("sm_90a", ("f16", "bf16"), "t256.block_m64.block_n64.stages12.cluster1.swapped1"),
-    ("sm_90a", ("f16", "bf16"), "t256.block_m64.block_n32.stages16.cluster1.swapped1"),
-    ("sm_90a", ("f16", "bf16"), "t384.block_m128.block_n16.stages12.cluster1.swapped1"),
-    ("sm_90a", ("f16", "bf16"), "t256.block_m64.block_n16.stages20.cluster1.swapped1"),
+    ("sm_90a", ("f16", "bf16"), "t384.block_m128.block_n256.stages4.cluster2.swapped0.alternate0"),
+    ("sm_90a", ("f16", "bf16"), "t384.block_m128.block_n192.stages4.cluster2.swapped0.alternate0"),
+    ("sm_90a", ("f16", "bf16"), "t384.block_m128.block_n128.stages6.cluster2.swapped0.alternate1"),
+    ("sm_90a", ("f16", "bf16"), "t384.block_m128.block_n128.stages6.cluster1.swapped0.alternate1"),
+    ("sm_90a", ("f16", "bf16"), "t384.block_m128.block_n128.stages6.cluster1.swapped0.alternate0"),
+    ("sm_90a", ("f16", "bf16"), "t384.block_m128.block_n64.stages8.cluster1.swapped0.alternate0"),
+    ("sm_90a", ("f16", "bf16"), "t384.block_m128.block_n64.stages8.cluster1.swapped1.alternate0"),
+    ("sm_90a", ("f16", "bf16"), "t256.block_m64.block_n64.stages12.cluster1.swapped1.alternate0"),
+    ("sm_90a", ("f16", "bf16"), "t256.block_m64.block_n32.stages16.cluster1.swapped1.alternate0"),
+    ("sm_90a", ("f16", "bf16"), "t384.block_m128.block_n16.stages12.cluster1.swapped1.alternate0"),
+    ("sm_90a", ("f16", "bf16"), "t256.block_m64.block_n16.stages20.cluster1.swapped1.alternate0"),
     ("sm_80", ("f16", "bf16"), "t256.block_m128.block_n128.block_k32.stages4.across4"),
     ("sm_80", ("f32",), "t256.block_m128.block_n64.block_k16.stages3.across2"),
     ("sm_80", ("f64",), "t256.block_m64.block_n64.block_k16.stages3.across2"),
@@ -69,7 +71,7 @@ def shared_bytes(schedule: Schedule, itemsize: int, *, tma: bool) -> int:
 
 
 def seconds(sizes: Sizes, schedule: Schedule, itemsize: int) -> float:
-    """About how long the kernel of sm_90a takes: waves of tiles, or what memory takes for all arrays."""
+    """About how long the kernel of sm_90a takes: waves of tiles, and what memory takes for all arrays."""
     numbers = dict(schedule.numbers)
     tall, wide, cluster = (numbers[name] for name in ("block_m", "block_n", "cluster"))
     count = tiles(sizes, schedule)
@@ -78,6 +80,8 @@ def seconds(sizes: Sizes, schedule: Schedule, itemsize: int) -> float:
     loaded = (tall + wide // cluster) * _PANEL
     step = max(products, loaded / _ONE, loaded * at_once / _ALL)
     waves = -(-count // (_MULTIPROCESSORS // cluster))
-    cycles = waves * (-(-sizes.depth // _DEPTH) * step + _TILE + tall * wide / 16)
+    beside = _TILE + tall * wide / 16  # of a tile beside its products, which alternating tiles hide but for the last
+    cycles = waves * (-(-sizes.depth // _DEPTH) * step + beside * (not numbers["alternate"])) + beside
     moved = sizes.rows * sizes.depth + sizes.depth * sizes.columns + sizes.rows * sizes.columns
-    return max(cycles / _CLOCK, sizes.batch * moved * itemsize / _MEMORY)
+    times = cycles / _CLOCK, sizes.batch * moved * itemsize / _MEMORY
+    return max(times) + min(times) / 8  # which overlap, but for what comes first and last

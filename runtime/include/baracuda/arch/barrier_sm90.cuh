@@ -87,6 +87,11 @@ template <int STAGES> struct Ring {
             parity ^= 1;
         }
     }
+    __device__ __forceinline__ void advance(unsigned stages) {
+        const unsigned to = stage + stages;
+        parity ^= to / STAGES & 1;
+        stage = to % STAGES;
+    }
 };
 
 // All warps of a warpgroup change their registers per thread (setmaxnreg). The block's total is what it was launched

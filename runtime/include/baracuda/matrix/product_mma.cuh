@@ -125,21 +125,26 @@ template <class Program> struct ProductTile {
 
     __device__ __forceinline__ void store(const Left& left, const Right& right, long long matrix, long long row,
                                           long long column, const Args& args) const {
+        constexpr int TILES = 16 / Multiply::ROWS;  // of rows of sums that a fragment has
 #pragma unroll
-        for (int i = 0; i < TALL; ++i)
+        for (int i = 0; i < ROWS / 16; ++i)
 #pragma unroll
-            for (int j = 0; j < 2 * WIDE; ++j)
+            for (int j = 0; j < WIDE; ++j) {
+                const long long r = row + 16 * i + Multiply::row(0), c = column + 16 * j + Multiply::col(0);
+                if (r >= args.rows || c >= args.columns) continue;
+                acc_of<T> part[8];
 #pragma unroll
-                for (int v = 0; v < Multiply::VALUES; v += 2) {
-                    const long long r = row + i * Multiply::ROWS + Multiply::row(v);
-                    const long long c = column + 8 * j + Multiply::col(v);
-                    const long long live = r < args.rows ? args.columns - c : 0;
-                    if (live <= 0) continue;
-                    const acc_of<T> two[2] = {
-                        checked(sum[i][j].value[v], left, right, r, c),
-                        live > 1 ? checked(sum[i][j].value[v + 1], left, right, r, c + 1) : acc_of<T>(0)};
-                    finish<Program, false>(two, TwoCells<false>{matrix, r, c, int(min(live, 2ll))}, args);
+                for (int v = 0; v < 8; ++v) {
+                    const int down = v / 2 % 2, beside = 2 * j + v / 4;
+                    const acc_of<T> value =
+                        TILES == 1 ? sum[i][beside].value[down * 2 + v % 2] : sum[2 * i + down][beside].value[v % 2];
+                    const long long of_row = r + 8 * down, of_column = c + v / 4 * 8 + v % 2;
+                    const bool exists = of_row < args.rows && of_column < args.columns;
+                    part[v] = exists ? checked(value, left, right, of_row, of_column) : value;
                 }
+                const FragmentCells<false, false> cells = {matrix, r, c, args.rows, args.columns};
+                finish<Program, false>(part, cells, args);
+            }
     }
 };
 

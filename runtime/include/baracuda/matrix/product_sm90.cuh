@@ -3,7 +3,7 @@
 // block -> tiles of the result, one after the other (persistent); a cluster of two has tiles below each other and
 // shares the tile of the second factor
 // warpgroup 0 -> the producer: its first thread issues TMA loads of both factors, 64 of the depth at a time
-// warpgroup 1 ... -> consumers, each of which has its share of the tile's rows in registers
+// warpgroup 1 ... -> consumers, each of which has its share of the tile's rows in registers, or alternate tiles
 //
 // Every sum adds its terms in the order of the depth, 16 to an instruction, whatever the tile: its bits depend on a row
 // of one factor and a column of the other alone, and are those of mma.sync.
@@ -32,10 +32,14 @@ struct ProductShape {
     static constexpr bool SWAPPED = Schedule::SWAPPED;
     static constexpr int BLOCK_M = Schedule::BLOCK_M, BLOCK_N = Schedule::BLOCK_N, BLOCK_K = 64;
     static constexpr int CLUSTER = Schedule::CLUSTER;
-    static constexpr int CONSUMERS = Schedule::THREADS / 128 - 1, ROWS = BLOCK_M / CONSUMERS, STEPS = ROWS / 64;
+    // ALTERNATE: each warpgroup has tiles of its own, and makes results while the other multiplies.
+    static constexpr bool ALTERNATE = Schedule::ALTERNATE;
+    static constexpr int CONSUMERS = Schedule::THREADS / 128 - 1, SHARING = ALTERNATE ? 1 : CONSUMERS;
+    static constexpr int ROWS = BLOCK_M / SHARING, STEPS = ROWS / 64;
+    static_assert(!ALTERNATE || CONSUMERS == 2, "two warpgroups take turns");
     // Whether the sides of a factor are contiguous, not the depth.
     static constexpr bool A_SIDE = SWAPPED ? RIGHT_SIDE : LEFT_SIDE, B_SIDE = SWAPPED ? LEFT_SIDE : RIGHT_SIDE;
-    static_assert(Schedule::THREADS % 128 == 0 && ROWS % 64 == 0 && ROWS * CONSUMERS == BLOCK_M, "64 rows a product");
+    static_assert(Schedule::THREADS % 128 == 0 && ROWS % 64 == 0 && ROWS * SHARING == BLOCK_M, "64 rows a product");
     static_assert(BLOCK_N / CLUSTER % 8 == 0, "each block of a cluster loads eights of rows");
 
     static constexpr unsigned PANEL = 64 * 128;  // bytes of one whose sides are contiguous, and of results
@@ -68,7 +72,7 @@ struct ProductShared {
     __device__ void init() const {
         for (int i = 0; i < Shape::STAGES; ++i) {
             full(i).init(1);
-            empty(i).init(4 * Shape::CONSUMERS * Shape::CLUSTER);
+            empty(i).init(4 * Shape::SHARING * Shape::CLUSTER);
         }
         fence_barrier_init();
     }
@@ -91,6 +95,9 @@ struct ProductTiles {
         each = rows * columns;
         count = each * int(args.batch);
     }
+    __device__ __forceinline__ int step() const { return int(gridDim.x) / Shape::CLUSTER; }
+    __device__ __forceinline__ void skip() { index += step(); }
+    __device__ __forceinline__ bool is_last() const { return index >= count; }  // of this block
     // Moves on to the next tile; false after the last.
     __device__ __forceinline__ bool next(unsigned rank) {
         if (index >= count) return false;
@@ -99,7 +106,7 @@ struct ProductTiles {
         const int high = min(GROUP, rows - first), within = place - first * columns;
         column = within / high * Shape::BLOCK_N;
         row = ((first + within % high) * Shape::CLUSTER + int(rank)) * Shape::BLOCK_M;
-        index += int(gridDim.x) / Shape::CLUSTER;
+        index += step();
         return true;
     }
 };
@@ -165,6 +172,15 @@ template <class Program> struct ProductStore {
     // `sum`: the thread's part of PIECES x 16 columns of the tile from `column` on.
     __device__ __forceinline__ void panel(const float* sum, int row, int column, int matrix, const Args& args) {
         constexpr int PIECES = Shape::SWAPPED ? Shape::BLOCK_N / 16 : 4;
+        const long long down = Shape::SWAPPED ? args.columns : args.rows;
+        const long long along = Shape::SWAPPED ? args.rows : args.columns;
+        if (row + 64 <= down && column + 16 * PIECES <= along) pieces<true, PIECES>(sum, row, column, matrix, args);
+        else pieces<false, PIECES>(sum, row, column, matrix, args);
+    }
+
+private:
+    template <bool WHOLE, int PIECES>
+    __device__ __forceinline__ void pieces(const float* sum, int row, int column, int matrix, const Args& args) {
         const int thread = threadIdx.x % 128, lane = thread % 32, warp = thread / 32;
         const unsigned buffer = results + turn * Shape::RESULT;
         if (STAGED) {
@@ -172,29 +188,28 @@ template <class Program> struct ProductStore {
             if (thread == 0) bulk_wait_read<1>();
             bar_sync(barrier, 128);
         }
+        const int down = row + 16 * warp + lane / 4, along = column + lane % 4 * 2;
 #pragma unroll
         for (int piece = 0; piece < PIECES; ++piece) {
-            unsigned word[4];
+            float part[8];
 #pragma unroll
-            for (int q = 0; q < 4; ++q) {
-                const float two[2] = {sum[8 * piece + 2 * q], sum[8 * piece + 2 * q + 1]};
-                const int down = row + 16 * warp + lane / 4 + q % 2 * 8;
-                const int along = column + 16 * piece + q / 2 * 8 + lane % 4 * 2;
-                const long long r = Shape::SWAPPED ? along : down, c = Shape::SWAPPED ? down : along;
-                const long long across = Shape::SWAPPED ? args.columns - c : args.rows - r;
-                const long long live = across > 0 ? (Shape::SWAPPED ? args.rows - r : args.columns - c) : 0;
-                const TwoCells<Shape::SWAPPED> cells = {matrix, r, c, int(max(0ll, min(live, 2ll)))};
-                const auto pack = finish<Program, STAGED>(two, cells, args);
-                if constexpr (STAGED) word[q] = __builtin_bit_cast(unsigned, pack);
-            }
-            if (!STAGED) continue;
-            if (Shape::SWAPPED) {
-                // Matrices of 8 rows and 8 columns of the result: words 0 and 1 are columns beside each other.
-                const unsigned r = 16 * piece + lane % 8 + lane / 16 * 8, chunk = 2 * warp + lane / 8 % 2;
-                stmatrix_x4_trans(buffer + r * 128 + ((chunk ^ r % 8) << 4), word);
-            } else {
-                const unsigned r = 16 * warp + lane % 16, chunk = 2 * piece + lane / 16;
-                stmatrix_x4(buffer + r * 128 + ((chunk ^ r % 8) << 4), word);
+            for (int i = 0; i < 8; ++i) part[i] = sum[8 * piece + i];
+            const long long r = Shape::SWAPPED ? along + 16 * piece : down;
+            const long long c = Shape::SWAPPED ? down : along + 16 * piece;
+            const FragmentCells<Shape::SWAPPED, WHOLE> cells = {matrix, r, c, args.rows, args.columns};
+            const auto result = finish<Program, STAGED>(part, cells, args);
+            if constexpr (STAGED) {
+                unsigned word[4];
+#pragma unroll
+                for (int i = 0; i < 4; ++i) word[i] = __builtin_bit_cast(unsigned, result.pair[i]);
+                if (Shape::SWAPPED) {
+                    // Matrices of 8 rows and 8 columns of the result: words 0 and 1 are columns beside each other.
+                    const unsigned r = 16 * piece + lane % 8 + lane / 16 * 8, chunk = 2 * warp + lane / 8 % 2;
+                    stmatrix_x4_trans(buffer + r * 128 + ((chunk ^ r % 8) << 4), word);
+                } else {
+                    const unsigned r = 16 * warp + lane % 16, chunk = 2 * piece + lane / 16;
+                    stmatrix_x4(buffer + r * 128 + ((chunk ^ r % 8) << 4), word);
+                }
             }
         }
         if (!STAGED) return;
@@ -216,18 +231,27 @@ __device__ __forceinline__ void consume(const ProductShared& shared, int place, 
     const int lane = threadIdx.x % 32, depth = int(args.depth);
     const int rows = int(Shape::SWAPPED ? args.columns : args.rows);
     const int columns = int(Shape::SWAPPED ? args.rows : args.columns);
-    const Matrix of_a = Matrix::at(shared.a(0) + place * Shape::ROWS * 128, Shape::PANEL);
+    constexpr unsigned ORDER = 1 + Shape::CONSUMERS;  // the named barriers by which warpgroups alternate
+    const Matrix of_a = Matrix::at(shared.a(0) + (Shape::ALTERNATE ? 0 : place) * Shape::ROWS * 128, Shape::PANEL);
     const Matrix of_b = Matrix::at(shared.b(0), Shape::PANEL);
     ProductStore<Program> store = {shared.result(place * Shape::RESULTS), unsigned(1 + place)};
     Ring<Shape::STAGES> ring;
+    ProductTiles tile(args);
+    const int blocks = (depth + Shape::BLOCK_K - 1) / Shape::BLOCK_K;
+    if (Shape::ALTERNATE && place == 1) {
+        if (!tile.is_last()) bar_arrive(ORDER, 256);
+        tile.skip();
+        ring.advance(blocks);
+    }
     const auto release = [&](unsigned stage) {
         if (lane >= Shape::CLUSTER) return;
         if (Shape::CLUSTER == 1) shared.empty(stage).arrive();
         else arrive_at(shared.empty(stage), unsigned(lane));
     };
-    for (ProductTiles tile(args); tile.next(rank);) {
+    while (tile.next(rank)) {
         float sum[Shape::STEPS][Product::REGISTERS];
         unsigned before = 0;
+        if (Shape::ALTERNATE) bar_sync(ORDER + place, 256);
 #pragma unroll 1
         for (int k = 0; k < depth; k += Shape::BLOCK_K) {
             shared.full(ring.stage).wait(ring.parity);
@@ -249,12 +273,14 @@ __device__ __forceinline__ void consume(const ProductShared& shared, int place, 
             before = ring.stage;
             ring.advance();
         }
+        // The other's next products queue behind the last ones.
+        if (Shape::ALTERNATE && !tile.is_last()) bar_arrive(ORDER + (place ^ 1), 256);
         wgmma_wait<0>();
         release(before);
 #pragma unroll
         for (int s = 0; s < Shape::STEPS; ++s) {
             fence_operand(sum[s]);
-            const int row = tile.row + place * Shape::ROWS + 64 * s;
+            const int row = tile.row + (Shape::ALTERNATE ? 0 : place * Shape::ROWS) + 64 * s;
             if (row >= rows) break;
             if (Shape::SWAPPED) {
                 store.panel(sum[s], row, tile.column, tile.matrix, args);
@@ -263,6 +289,10 @@ __device__ __forceinline__ void consume(const ProductShared& shared, int place, 
                 for (int c = 0; c < Shape::BLOCK_N; c += 64)
                     if (tile.column + c < columns) store.panel(sum[s] + c / 2, row, tile.column + c, tile.matrix, args);
             }
+        }
+        if (Shape::ALTERNATE) {
+            tile.skip();
+            ring.advance(blocks);
         }
     }
     if (ProductStore<Program>::STAGED && threadIdx.x % 128 == 0) bulk_wait<0>();

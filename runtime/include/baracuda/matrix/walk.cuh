@@ -43,63 +43,106 @@ template <class Program> struct Factors {
     using Result = ArrayOf<RESULT_ARRAY>;
 };
 
-// Two neighbours of the result, along its rows with DOWN and else along its columns; `live` of them exist.
-template <bool DOWN> struct TwoCells {
-    long long matrix, row, column;
-    int live;
+// Four pairs of cells of a fragment: rows 8 APART, and columns; with DOWN the rows of the fragment are columns of the
+// result, whose pairs then lie along its rows. WHOLE: all of them exist.
+template <bool DOWN, bool WHOLE> struct FragmentCells {
+    static constexpr int PAIRS = 4, APART = 8;
+    long long matrix, row, column;  // of the first cell
+    long long rows, columns;        // of the result
 
-    template <typename T> struct Address {
-        T* at;
-        long long step;
-        __device__ bool is_pack() const { return step == 1 && size_t(at) % (2 * sizeof(T)) == 0; }
+    __device__ __forceinline__ static int row_of(int pair) { return DOWN ? pair / 2 * APART : pair % 2 * APART; }
+    __device__ __forceinline__ static int column_of(int pair) { return DOWN ? pair % 2 * APART : pair / 2 * APART; }
+    // How many cells of a pair exist.
+    __device__ __forceinline__ int live(int pair) const {
+        if (WHOLE) return 2;
+        const long long r = rows - row - row_of(pair), c = columns - column - column_of(pair);
+        const long long along = DOWN ? r : c;
+        return (DOWN ? c : r) > 0 && along > 0 ? along > 1 ? 2 : 1 : 0;
+    }
+
+    // Where an operand's first pair is, and how far its other cells are.
+    template <typename T> struct Place {
+        T* first;
+        long long row_step, column_step;
+        __device__ __forceinline__ T* at(int pair) const {
+            return first + row_of(pair) * row_step + column_of(pair) * column_step;
+        }
+        __device__ __forceinline__ long long step() const { return DOWN ? row_step : column_step; }
+        // Whether its pairs are packs; those of all threads are, or none.
+        __device__ __forceinline__ bool has_packs() const {
+            return step() == 1 && ((DOWN ? column_step : row_step) & 1) == 0 && size_t(first) % (2 * sizeof(T)) == 0;
+        }
     };
-    template <typename T, class Args> __device__ Address<T> of(T* data, const Args& args, int operand) const {
+    template <typename T, class Args> __device__ __forceinline__ Place<T> of(T* data, const Args& args,
+                                                                             int operand) const {
         const long long* const stride = args.stride[operand];
-        return {data + matrix * stride[0] + row * stride[1] + column * stride[2], stride[DOWN ? 1 : 2]};
+        return {data + matrix * stride[0] + row * stride[1] + column * stride[2], stride[1], stride[2]};
     }
     template <typename T, class Args>
-    __device__ void read(Pack<T, 2>& pack, const T* data, const Args& args, int operand) const {
-        const auto from = of(data, args, operand);
-        pack = {};
-        if (live == 2 && from.is_pack()) return pack.load(from.at);
-        if (live > 0) pack.lane[0] = *from.at;
-        if (live > 1) pack.lane[1] = from.at[from.step];
-    }
-    template <typename T, class Args>
-    __device__ void write(const Pack<T, 2>& pack, T* data, const Args& args, int operand) const {
-        const auto to = of(data, args, operand);
-        if (live == 2 && to.is_pack()) return pack.store(to.at);
-        if (live > 0) *to.at = pack.lane[0];
-        if (live > 1) to.at[to.step] = pack.lane[1];
-    }
-};
-
-// The lanes of two neighbours, each with its sum.
-template <class Program, class P, typename A> struct SumLanes {
-    P& packs;
-    const A (&sum)[2];
-    template <class Compute> __device__ void each(const Compute& compute) const {
+    __device__ __forceinline__ void read(Pack<T, 2> (&pack)[PAIRS], const T* data, const Args& args,
+                                         int operand) const {
+        const Place<const T> from = of(data, args, operand);
+        const bool packs = from.has_packs();
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            typename Program::template Reduced<ValueOf> reduced;
-            reduced.each([&](auto& value) { value = sum[i]; }, reduced);
-            compute(PackLane<P>{packs, 0, i}, reduced);
+        for (int i = 0; i < PAIRS; ++i) {
+            const int cells = live(i);
+            if (packs && cells == 2) {
+                pack[i].load(from.at(i));
+            } else {
+                pack[i] = {};
+                if (cells > 0) pack[i].lane[0] = *from.at(i);
+                if (cells > 1) pack[i].lane[1] = from.at(i)[from.step()];
+            }
+        }
+    }
+    template <typename T, class Args>
+    __device__ __forceinline__ void write(const Pack<T, 2> (&pack)[PAIRS], T* data, const Args& args,
+                                          int operand) const {
+        const Place<T> to = of(data, args, operand);
+        const bool packs = to.has_packs();
+#pragma unroll
+        for (int i = 0; i < PAIRS; ++i) {
+            const int cells = live(i);
+            if (packs && cells == 2) {
+                pack[i].store(to.at(i));
+            } else {
+                if (cells > 0) *to.at(i) = pack[i].lane[0];
+                if (cells > 1) to.at(i)[to.step()] = pack[i].lane[1];
+            }
         }
     }
 };
 
-// Makes two cells of their sums. HELD: the result is left to the caller; all else is stored.
-template <class Program, bool HELD, bool DOWN, typename A>
-__device__ __forceinline__ auto finish(const A (&sum)[2], const TwoCells<DOWN>& cells,
-                                       const typename Program::Args& args) {
+// The lanes of four pairs, each with its sum.
+template <class Program, class P, typename A> struct SumLanes {
+    P& packs;
+    const A (&sum)[8];
+    template <class Compute> __device__ __forceinline__ void each(const Compute& compute) const {
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            typename Program::template Reduced<ValueOf> reduced;
+            reduced.each([&](auto& value) { value = sum[i]; }, reduced);
+            compute(PackLane<P>{packs, i / 2, i % 2}, reduced);
+        }
+    }
+};
+
+// Makes the cells of a fragment of their sums. HELD: the result is left to the caller; all else is stored.
+template <class Program, bool HELD, class Cells, typename A>
+__device__ __forceinline__ auto finish(const A (&sum)[8], const Cells& cells, const typename Program::Args& args) {
     using Result = typename Factors<Program>::Result;
-    Packs<typename Program::Epilogue, 2, 1> packs;
-    packs.reads(args, [&](auto& pack, const auto* data, int operand) { cells.read(pack[0], data, args, operand); });
+    Packs<typename Program::Epilogue, 2, Cells::PAIRS> packs;
+    packs.reads(args, [&](auto& pack, const auto* data, int operand) { cells.read(pack, data, args, operand); });
     packs.compute(args, SumLanes<Program, decltype(packs), A>{packs, sum});
     packs.writes(args, [&](const auto& pack, auto* data, int operand) {
-        if (!HELD || operand != Result::OPERAND) cells.write(pack[0], data, args, operand);
+        if (!HELD || operand != Result::OPERAND) cells.write(pack, data, args, operand);
     });
-    return packs_out<Result>(packs)[0];
+    struct {
+        Pack<typename Result::element_t, 2> pair[Cells::PAIRS];
+    } result;
+#pragma unroll
+    for (int i = 0; i < Cells::PAIRS; ++i) result.pair[i] = packs_out<Result>(packs)[i];
+    return result;
 }
 
 }  // namespace baracuda

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from ...plans.schedule import Schedule
 
-# Architecture, element types, and tile: its extents, the buffers of both factors, blocks of a cluster, and whether the
-# rows of a tile are columns of the result, and warpgroups alternate; of mma.sync how much of the depth a buffer has, and warps across the tile.
+# Architecture, element types, and tile: its extents, the buffers of both factors, blocks of a cluster, whether the rows
+# of a tile are columns of the result, and whether warpgroups alternate; of mma.sync how much of the depth a buffer has,
+# and warps across the tile.
 SCHEDULES = (
     ("sm_90a", ("f16", "bf16"), "t384.block_m128.block_n256.stages4.cluster2.swapped0.alternate0"),
     ("sm_90a", ("f16", "bf16"), "t384.block_m128.block_n192.stages4.cluster2.swapped0.alternate0"),
-    ("sm_90a", ("f16", "bf16"), "t384.block_m128.block_n128.stages6.cluster2.swapped0.alternate1"),
     ("sm_90a", ("f16", "bf16"), "t384.block_m128.block_n128.stages6.cluster1.swapped0.alternate1"),
     ("sm_90a", ("f16", "bf16"), "t384.block_m128.block_n128.stages6.cluster1.swapped0.alternate0"),
     ("sm_90a", ("f16", "bf16"), "t384.block_m128.block_n64.stages8.cluster1.swapped0.alternate0"),
@@ -80,8 +80,9 @@ def seconds(sizes: Sizes, schedule: Schedule, itemsize: int) -> float:
     loaded = (tall + wide // cluster) * _PANEL
     step = max(products, loaded / _ONE, loaded * at_once / _ALL)
     waves = -(-count // (_MULTIPROCESSORS // cluster))
-    beside = _TILE + tall * wide / 16  # of a tile beside its products, which alternating tiles hide but for the last
-    cycles = waves * (-(-sizes.depth // _DEPTH) * step + beside * (not numbers["alternate"])) + beside
+    cycles = waves * (-(-sizes.depth // _DEPTH) * step + _TILE + tall * wide / 16)
+    if numbers["alternate"] or (cluster > 1 and sizes.rows <= tall):
+        cycles *= 1.1  # slower by so much, but where results are dear; a cluster has a tile too many
     moved = sizes.rows * sizes.depth + sizes.depth * sizes.columns + sizes.rows * sizes.columns
     times = cycles / _CLOCK, sizes.batch * moved * itemsize / _MEMORY
     return max(times) + min(times) / 8  # which overlap, but for what comes first and last

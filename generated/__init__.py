@@ -76,6 +76,7 @@ _CLASSES = {
     "reduction.var_mean_backward": "VarMeanBackwardDescriptor VarMeanBackwardPlan",
     "shape_layout.concatenate": "ConcatenateDescriptor ConcatenatePlan",
     "shape_layout.embedding": "EmbeddingDescriptor EmbeddingPlan",
+    "shape_layout.embedding_backward": "EmbeddingBackwardDescriptor EmbeddingBackwardPlan",
     "shape_layout.pad2d": "Pad2dDescriptor Pad2dPlan",
     "shape_layout.pad2d_backward": "Pad2dBackwardDescriptor Pad2dBackwardPlan",
     "shape_layout.repeat": "RepeatDescriptor RepeatPlan",
@@ -156,6 +157,7 @@ if TYPE_CHECKING:
     from .reduction.var_mean_backward import *
     from .shape_layout.concatenate import *
     from .shape_layout.embedding import *
+    from .shape_layout.embedding_backward import *
     from .shape_layout.pad2d import *
     from .shape_layout.pad2d_backward import *
     from .shape_layout.repeat import *

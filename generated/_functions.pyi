@@ -137,6 +137,10 @@ def embedding(ids: rt.Array, table: rt.Array, *, y: rt.Array = None, stream: rt.
     """Rows of a table by their numbers; a number that the table does not have gives zeros. See `EmbeddingPlan.run`,
     `EmbeddingDescriptor`."""
 
+def embedding_backward(dy: rt.Array, ids: rt.Array, *, vocab_size: int, dtable: rt.Array = None,
+                       stream: rt.Stream = None) -> Any:
+    """Gradient of embedding with respect to table. See `EmbeddingBackwardPlan.run`, `EmbeddingBackwardDescriptor`."""
+
 _flash_sdpa = NamedTuple("_flash_sdpa", [("y", Any), ("lse", Any)])
 def flash_sdpa(q: rt.Array, k: rt.Array, v: rt.Array, mask: rt.Array = None, alibi_slopes: rt.Array = None, *,
                scale: float | None = None, is_causal: bool | None = None, bottom_right: bool = False,

@@ -11,9 +11,9 @@ from ...arrays.workspace import rounded
 from ...plans.plan import Launch
 from ...plans.schedule import Schedule
 from ..row.geometry import Geometry
-from .geometry import MAX_AXES, Axis, IndexSpace
+from .geometry import MAX_AXES, Axis, IndexSpace, divisor_words
 
-MOST = 2**31 - 1  # keys, positions, lists, and cells of a list: all have 32-bit numbers
+MOST = 2**31 - 2**16  # positions, lists, and cells of a list: with those of a block, 31 bits number them
 _DIGIT_BITS = 9  # of a key that a pass of the sort orders by
 _KEYS = 4  # that a thread has at a time
 _MOST_CHUNKS = 128  # whose digits every block adds up
@@ -131,7 +131,8 @@ class ListCut:
         """`Lists` as the kernel has it, up to its arrays."""
         bits = -(-self.lists.bit_length() // max(1, self.passes))
         sort = [self.passes, bits, self.per_chunk(schedule), *groups[::-1], *[0] * (MAX_AXES - len(groups))]
-        return [self.lists, self.cells, self.keys, step, self.positions, self.section, *sort]
+        divisor = divisor_words(self.cells, wide=False)
+        return [self.lists, self.cells, *divisor, self.keys, step, self.positions, self.section, *sort]
 
     def sort_grids(self, schedule: Schedule) -> tuple[tuple[int, int, int], ...]:
         """The blocks of each launch of the sort."""

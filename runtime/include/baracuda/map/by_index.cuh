@@ -17,6 +17,7 @@ namespace baracuda {
 // Cells of a list are counted along the axes that are neither reduced nor of lists; they are neighbours in the space.
 struct Lists {
     long long count, cells;      // lists, and cells of each
+    long long magic, shift;      // to divide by `cells`
     long long keys, step;        // a key is below `keys`; the lists of neighbouring keys are `step` apart
     long long positions;         // of all groups: cells of the space of keys
     long long section;           // the most positions of a list that are reduced at once
@@ -27,6 +28,10 @@ struct Lists {
     unsigned *spare_key, *spare_position;
     unsigned* digits;            // [chunks, digits]: how often each comes
     unsigned* start;             // of each list, and the end of the last
+
+    __device__ unsigned list_of(unsigned cell) const {
+        return cells == 1 ? cell : divide(cell, magic, shift);
+    }
 };
 
 template <int OPERANDS> struct ListArgs : WalkArgs<OPERANDS> {
@@ -128,60 +133,67 @@ template <int THREADS> __device__ unsigned sum_before(unsigned own) {
     return before;
 }
 
-template <class Program, class Args> __device__ void count_digits(const Args& args, const SortPass& pass) {
-    using Tile = SortTile<Schedule::THREADS>;
-    __shared__ unsigned seen[Tile::WARPS][DIGITS];
-    const unsigned begin = blockIdx.x * unsigned(args.lists.per_chunk), most = unsigned(args.lists.positions);
-    const unsigned end = most - begin < unsigned(args.lists.per_chunk) ? most : begin + unsigned(args.lists.per_chunk);
-    Tile tile(seen);
+// The positions whose keys a block has.
+struct Chunk {
+    unsigned begin, end;
+    __device__ explicit Chunk(const Lists& lists) {
+        const unsigned size = unsigned(lists.per_chunk), most = unsigned(lists.positions);
+        begin = blockIdx.x * size;
+        end = most - begin < size ? most : begin + size;
+    }
+};
+
+template <class Program, int THREADS, class Args>
+__device__ void count_digits(const Args& args, const SortPass& pass, SortTile<THREADS>& tile) {
+    using Tile = SortTile<THREADS>;
+    const Chunk chunk(args.lists);
     tile.clear();
-    for (unsigned from = begin; from < end; from += Tile::SIZE) tile.template count<Program>(args, pass, from, end);
+    for (unsigned from = chunk.begin; from < chunk.end; from += Tile::SIZE)
+        tile.template count<Program>(args, pass, from, chunk.end);
     __syncthreads();
-    for (int d = threadIdx.x; d < DIGITS; d += Schedule::THREADS) {
+    for (int d = threadIdx.x; d < DIGITS; d += THREADS) {
         unsigned all = 0;
 #pragma unroll
-        for (int w = 0; w < Tile::WARPS; ++w) all += seen[w][d];
+        for (int w = 0; w < Tile::WARPS; ++w) all += tile.seen[w][d];
         args.lists.digits[blockIdx.x * DIGITS + d] = all;
     }
 }
 
-template <class Program, class Args> __device__ void move_keys(const Args& args, const SortPass& pass) {
-    using Tile = SortTile<Schedule::THREADS>;
+template <class Program, int THREADS, class Args>
+__device__ void move_keys(const Args& args, const SortPass& pass, SortTile<THREADS>& tile) {
+    using Tile = SortTile<THREADS>;
     constexpr int OWN = Tile::OWN;
-    __shared__ unsigned seen[Tile::WARPS][DIGITS];
     const Lists& lists = args.lists;
-    const unsigned begin = blockIdx.x * unsigned(lists.per_chunk), most = unsigned(lists.positions);
-    const unsigned end = most - begin < unsigned(lists.per_chunk) ? most : begin + unsigned(lists.per_chunk);
+    const Chunk chunk(lists);
     // Where the next key of each of the thread's digits goes.
     unsigned next[OWN] = {}, all[OWN] = {}, own = 0;
 #pragma unroll 8
-    for (unsigned chunk = 0; chunk < gridDim.x; ++chunk) {
+    for (unsigned c = 0; c < gridDim.x; ++c) {
 #pragma unroll
         for (int d = 0; d < OWN; ++d) {
-            const unsigned count = lists.digits[chunk * DIGITS + threadIdx.x * OWN + d];
+            const unsigned count = lists.digits[c * DIGITS + threadIdx.x * OWN + d];
             all[d] += count;
-            next[d] += chunk < blockIdx.x ? count : 0;
+            next[d] += c < blockIdx.x ? count : 0;
         }
     }
 #pragma unroll
     for (int d = 0; d < OWN; ++d) own += all[d];
-    unsigned before = sum_before<Schedule::THREADS>(own);
+    unsigned before = sum_before<THREADS>(own);
 #pragma unroll
     for (int d = 0; d < OWN; ++d) {
         next[d] += before;
         before += all[d];
     }
-    Tile tile(seen);
-    for (unsigned from = begin; from < end; from += Tile::SIZE) {
+    for (unsigned from = chunk.begin; from < chunk.end; from += Tile::SIZE) {
         __syncthreads();  // the last tile has been moved
         tile.clear();
-        tile.template count<Program>(args, pass, from, end);
+        tile.template count<Program>(args, pass, from, chunk.end);
         __syncthreads();
 #pragma unroll
         for (int d = 0; d < OWN; ++d)
 #pragma unroll
             for (int w = 0; w < Tile::WARPS; ++w) {
-                unsigned& of = seen[w][threadIdx.x * OWN + d];
+                unsigned& of = tile.seen[w][threadIdx.x * OWN + d];
                 const unsigned count = of;
                 of = next[d];
                 next[d] += count;
@@ -190,7 +202,7 @@ template <class Program, class Args> __device__ void move_keys(const Args& args,
 #pragma unroll
         for (int k = 0; k < KEYS; ++k)
             if (tile.exists[k])
-                pass.put(lists, seen[Tile::warp()][tile.digit[k]] + tile.rank[k], tile.key[k],
+                pass.put(lists, tile.seen[Tile::warp()][tile.digit[k]] + tile.rank[k], tile.key[k],
                          pass.position(args, Tile::place(from, k)));
     }
 }
@@ -212,8 +224,11 @@ template <class Program, class Args> __device__ void order_positions(const Args&
     const SortPass pass(args.lists, int(args.stage) / 2);
     wait_on_dependent_grids();
     if (pass.number == args.lists.passes) return find_starts(args.lists, blockIdx.x * blockDim.x + threadIdx.x);
-    if (args.stage % 2 == 0) return count_digits<Program>(args, pass);
-    move_keys<Program>(args, pass);
+    using Tile = SortTile<Schedule::THREADS>;
+    __shared__ unsigned seen[Tile::WARPS][DIGITS];
+    Tile tile(seen);
+    if (args.stage % 2 == 0) return count_digits<Program>(args, pass, tile);
+    move_keys<Program>(args, pass, tile);
 }
 
 // Packs never reach into another list: the plan sees to it.
@@ -322,7 +337,7 @@ template <class Program, class Args> __device__ void reduce_lists(const Args& ar
     const unsigned here = left < index_t(turn * TURNS) ? unsigned(left) : turn * TURNS;
     const unsigned list = unsigned(from / cells), column = unsigned(from - index_t(list) * cells);
     __shared__ unsigned start[THREADS * TURNS + 2];
-    for (unsigned l = threadIdx.x; l <= (column + here - 1) / cells + 1; l += THREADS)
+    for (unsigned l = threadIdx.x; l <= args.lists.list_of(column + here - 1) + 1; l += THREADS)
         start[l] = args.lists.start[list + l];
     __syncthreads();
     unsigned char* const scratch = slice_scratch<N, typename Program::template Reduced<SizeOf>, THREADS>();
@@ -330,20 +345,22 @@ template <class Program, class Args> __device__ void reduce_lists(const Args& ar
     for (unsigned t = 0; t < here; t += turn) {
         const unsigned beside = t + share.owner * N;
         const int live[1] = {live_of<N>(beside, here)};
-        const unsigned of = live[0] ? (column + beside) / cells : 0, cell = column + beside - of * cells;
+        const unsigned of = live[0] ? args.lists.list_of(column + beside) : 0, cell = column + beside - of * cells;
         RunOf<Args, N> run[1];
         run[0].find(from + beside, index_t(1), live[0], args.outer, args.outer_stride);
-        Parts parts;
-        if (live[0]) {
-            const unsigned begin = start[of], end = start[of + 1];
-            if (end - begin <= unsigned(args.lists.section)) {
+        const unsigned begin = start[of], end = start[of + 1];
+        typename Program::template Reduced<Owned<N>::template Values> values;
+        if (share.slices == 1 && begin == end) {
+            Parts::each([&](auto& value) { value.clear(); }, values);
+        } else {
+            Parts parts;
+            if (live[0] && end - begin <= unsigned(args.lists.section)) {
                 add_positions<Program, N>(args, parts, run[0], live[0], begin, end, share);
-            } else {
+            } else if (live[0]) {
                 add_sections<N>(args, parts, cell, begin, end, share);
             }
+            Parts::each([&](auto& value, auto& part) { value.reduce_slices(part, share, scratch); }, values, parts);
         }
-        typename Program::template Reduced<Owned<N>::template Values> values;
-        Parts::each([&](auto& value, auto& part) { value.reduce_slices(part, share, scratch); }, values, parts);
         if (share.slice == 0 && live[0]) store_values<Program, N>(args, run, live, values);
     }
 }

@@ -72,6 +72,8 @@ _CLASSES = {
     "reduction.reduce_axes_backward": "ReduceAxesBackwardDescriptor ReduceAxesBackwardPlan",
     "reduction.reduce_axes_bool": "ReduceAxesBoolDescriptor ReduceAxesBoolPlan",
     "reduction.reduce_axes_int": "ReduceAxesIntDescriptor ReduceAxesIntPlan",
+    "reduction.segment_sum": "SegmentSumDescriptor SegmentSumPlan",
+    "reduction.segment_sum_backward": "SegmentSumBackwardDescriptor SegmentSumBackwardPlan",
     "reduction.var_mean": "VarMeanDescriptor VarMeanPlan",
     "reduction.var_mean_backward": "VarMeanBackwardDescriptor VarMeanBackwardPlan",
     "shape_layout.concatenate": "ConcatenateDescriptor ConcatenatePlan",
@@ -153,6 +155,8 @@ if TYPE_CHECKING:
     from .reduction.reduce_axes_backward import *
     from .reduction.reduce_axes_bool import *
     from .reduction.reduce_axes_int import *
+    from .reduction.segment_sum import *
+    from .reduction.segment_sum_backward import *
     from .reduction.var_mean import *
     from .reduction.var_mean_backward import *
     from .shape_layout.concatenate import *

@@ -342,6 +342,13 @@ def sdpa_backward(q: rt.Array, k: rt.Array, v: rt.Array, attn: rt.Array, dy: rt.
     """Gradients of attention from the probabilities that its forward saved. See `SdpaBackwardPlan.run`,
     `SdpaBackwardDescriptor`."""
 
+def segment_sum(x: rt.Array, ids: rt.Array, *, segments: int, y: rt.Array = None, stream: rt.Stream = None) -> Any:
+    """Sums of the rows that have a number in common; a number that is no segment's belongs to none. See
+    `SegmentSumPlan.run`, `SegmentSumDescriptor`."""
+
+def segment_sum_backward(dy: rt.Array, ids: rt.Array, *, dx: rt.Array = None, stream: rt.Stream = None) -> Any:
+    """Gradient of segment_sum with respect to x. See `SegmentSumBackwardPlan.run`, `SegmentSumBackwardDescriptor`."""
+
 def sgd(p: rt.Array, g: rt.Array, m: rt.Array, lr: rt.Array, *, momentum: float = 0.9, dampening: float = 0.0,
         weight_decay: float = 0.0, nesterov: bool = False, stream: rt.Stream = None) -> Any:
     """Stochastic gradient descent with momentum on lists of arrays. See `SGDPlan.run`, `SGDDescriptor`."""

@@ -7,7 +7,7 @@ the sum over it, so a derived program makes as few passes over a row as one writ
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .invert import Inverse, all_of, indices_in, inverse, is_within, is_zero_outside
 from .kinds import kind_of
@@ -263,10 +263,7 @@ class _Derivation:
             inside += is_within(places[cell], cell)
             whole += conditions
         adjoint = self._in_cell(self._sum(terms), places, read)
-        tensors = self.forward.tensors
-        zero = frozenset(n for n in self.cotangents if places.keys() <= {*tensors.get(n, ())})
-        finite = frozenset(n for n, kind in self.kinds.items() if kind == "int" and not self.dims[n])
-        if not is_zero_outside(adjoint, zero, finite):
+        if not is_zero_outside(adjoint, self._zero_at(places), self._finite):
             whole = inside + whole
         expr = Call("where", (all_of(whole), adjoint, Const(0.0))) if whole else adjoint
         if clash := {*read.computed} & (varies(read, self.dims) | self._over(terms)) - {*places, *fixed}:
@@ -407,6 +404,7 @@ class _Derivation:
 
     def _fitted(self, terms: list[Term], dims: frozenset[str]) -> list[Term]:
         """The terms, summed over the dims along which an operand is broadcast."""
+        terms = [self._picked(term, self._varies(term) - dims) for term in terms]
         over = sorted(self._over(terms) - dims)
         if not over:
             return terms
@@ -414,6 +412,30 @@ class _Derivation:
             terms = [part for t in terms for part in self._distributed(t)]
             return _merged([self._pulled(t, tuple(over)) for t in terms])
         return [self._summed(self._sum(terms), tuple(over))]
+
+    def _picked(self, term: Term, over: frozenset[str]) -> Term:
+        """A term that counts in one cell along a dim of `over`: what it is there, so that nothing is to be summed."""
+        for condition in term.when:
+            match condition:
+                case Call(op="equal", args=(Query(what="index", of=dim), place) | (place, Query(what="index", of=dim))):
+                    if dim not in over or dim in varies(place, self.dims):
+                        continue
+                    rest = self._product(replace(term, when=tuple(e for e in term.when if e != condition)))
+                    try:
+                        there = self._in_cell(rest, {dim: place}, Read("", (dim,), (place,), Const(0.0)))
+                    except ProgramError:
+                        continue
+                    outside = is_zero_outside(there, self._zero_at((dim,)), self._finite)
+                    return Term(1.0, (there,), when=() if outside else is_within(place, dim))
+        return term
+
+    def _zero_at(self, dims: Iterable[str]) -> frozenset[str]:
+        """The adjoints that have axes along these dims, beyond which they are 0."""
+        return frozenset(n for n in self.cotangents if {*dims} <= {*self.forward.tensors.get(n, ())})
+
+    @property
+    def _finite(self) -> frozenset[str]:
+        return frozenset(n for n, kind in self.kinds.items() if kind == "int" and not self.dims[n])
 
     def _varies(self, term: Term) -> frozenset[str]:
         return frozenset[str]().union(*(varies(e, self.dims) for e in (*term.top, *term.bottom, *term.when)))

@@ -72,6 +72,9 @@ _CLASSES = {
     "reduction.reduce_axes_backward": "ReduceAxesBackwardDescriptor ReduceAxesBackwardPlan",
     "reduction.reduce_axes_bool": "ReduceAxesBoolDescriptor ReduceAxesBoolPlan",
     "reduction.reduce_axes_int": "ReduceAxesIntDescriptor ReduceAxesIntPlan",
+    "reduction.segment_fold": "SegmentFoldDescriptor SegmentFoldPlan",
+    "reduction.segment_mean": "SegmentMeanDescriptor SegmentMeanPlan",
+    "reduction.segment_mean_backward": "SegmentMeanBackwardDescriptor SegmentMeanBackwardPlan",
     "reduction.segment_sum": "SegmentSumDescriptor SegmentSumPlan",
     "reduction.segment_sum_backward": "SegmentSumBackwardDescriptor SegmentSumBackwardPlan",
     "reduction.var_mean": "VarMeanDescriptor VarMeanPlan",
@@ -155,6 +158,9 @@ if TYPE_CHECKING:
     from .reduction.reduce_axes_backward import *
     from .reduction.reduce_axes_bool import *
     from .reduction.reduce_axes_int import *
+    from .reduction.segment_fold import *
+    from .reduction.segment_mean import *
+    from .reduction.segment_mean_backward import *
     from .reduction.segment_sum import *
     from .reduction.segment_sum_backward import *
     from .reduction.var_mean import *

@@ -342,6 +342,22 @@ def sdpa_backward(q: rt.Array, k: rt.Array, v: rt.Array, attn: rt.Array, dy: rt.
     """Gradients of attention from the probabilities that its forward saved. See `SdpaBackwardPlan.run`,
     `SdpaBackwardDescriptor`."""
 
+def segment_fold(x: rt.Array, ids: rt.Array, *, kind: str, segments: int, y: rt.Array = None,
+                 stream: rt.Stream = None) -> Any:
+    """Maximum, minimum or product of the rows that have a number in common; a number that is no segment's belongs to
+    none. See `SegmentFoldPlan.run`, `SegmentFoldDescriptor`."""
+
+_segment_mean = NamedTuple("_segment_mean", [("y", Any), ("count", Any)])
+def segment_mean(x: rt.Array, ids: rt.Array, *, segments: int, y: rt.Array = None, count: rt.Array = None,
+                 stream: rt.Stream = None) -> _segment_mean:
+    """Means of the rows that have a number in common, and how many they are; 0 for a segment that has none. See
+    `SegmentMeanPlan.run`, `SegmentMeanDescriptor`."""
+
+def segment_mean_backward(dy: rt.Array, ids: rt.Array, count: rt.Array, *, dx: rt.Array = None,
+                          stream: rt.Stream = None) -> Any:
+    """Gradient of segment_mean with respect to x. See `SegmentMeanBackwardPlan.run`,
+    `SegmentMeanBackwardDescriptor`."""
+
 def segment_sum(x: rt.Array, ids: rt.Array, *, segments: int, y: rt.Array = None, stream: rt.Stream = None) -> Any:
     """Sums of the rows that have a number in common; a number that is no segment's belongs to none. See
     `SegmentSumPlan.run`, `SegmentSumDescriptor`."""

@@ -151,8 +151,8 @@ class ListCut:
     def depth(self, vec: int, schedule: Schedule) -> int:
         """The maximum number of roundings of a term; those of a compensated sum count twice."""
         thread = schedule["packs"].bit_length() + 2
-        alone = thread + self.slices.bit_length() - 1
-        return max(alone, thread + self.parts.bit_length() - 1 + 3 + self.slices.bit_length() - 1)
+        of_section = self.parts.bit_length() + 2 if self.sections else 0
+        return thread + of_section + self.slices.bit_length() - 1
 
     def too_many(self) -> str | None:
         """Why the numbers of the problem have no room, or None."""

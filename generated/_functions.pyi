@@ -344,8 +344,8 @@ def sdpa_backward(q: rt.Array, k: rt.Array, v: rt.Array, attn: rt.Array, dy: rt.
 
 def segment_fold(x: rt.Array, ids: rt.Array, *, kind: str, segments: int, y: rt.Array = None,
                  stream: rt.Stream = None) -> Any:
-    """Maximum, minimum or product of the rows that have a number in common; a number that is no segment's belongs to
-    none. See `SegmentFoldPlan.run`, `SegmentFoldDescriptor`."""
+    """Maximum, minimum or product of the rows that have a number in common; other numbers belong to no segment. See
+    `SegmentFoldPlan.run`, `SegmentFoldDescriptor`."""
 
 _segment_mean = NamedTuple("_segment_mean", [("y", Any), ("count", Any)])
 def segment_mean(x: rt.Array, ids: rt.Array, *, segments: int, y: rt.Array = None, count: rt.Array = None,

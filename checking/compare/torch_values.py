@@ -271,7 +271,7 @@ def _segments(torch: Any, fields: Fields, tensors: Tensors, how: str, start: flo
     ids, x, count = tensors["ids"].long().flatten(), tensors["x"], fields["segments"]
     rows = torch.full((count + 1, fields["width"]), start, dtype=x.dtype)
     where = torch.where((ids >= 0) & (ids < count), ids, count)[:, None].expand(-1, fields["width"])
-    return rows.scatter_reduce(0, where, x.reshape(-1, fields["width"]), how)[:count]
+    return rows.scatter_reduce(0, where, x.reshape(len(ids), fields["width"]), how)[:count]
 
 
 def _segment_sum(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:

@@ -62,9 +62,9 @@ _NAMES = {name: frozenset[str]() for name in "abcrg"}
 _READ = {op: tuple(parse_expression(t, Scope((), _NAMES)) if t else None for t in ts) for op, ts in RULES.items()}
 _NAMED = frozenset(op for op, texts in RULES.items() if any("r" in reads(r) for r in _READ[op] if r and texts))
 _NO_READER = (
-    "{read!r} has no gradient of its own: more than one cell may read an element by {place!r}; read one place only by "
-    "an array of ints that does not vary along {dim}, write it out in a program under `backward`, as a sum of "
-    "where(index({dim}) == {place}, ..., 0.0) over the cells, or leave the input out of gradient: wrt"
+    "{read!r} has no gradient of its own: more than one cell may read an element by {place!r}; read one place only, "
+    "by an array of ints that does not vary along {dim}; or write it out in a program under `backward`, as a sum of "
+    "where(index({dim}) == {place}, ..., 0.0) over the cells; or leave the input out of gradient: wrt"
 )
 _NOT_HERE = (
     "the gradient of {read!r} needs {value!r} of other cells; save that as an output and write the gradient out in a "
@@ -271,7 +271,7 @@ class _Derivation:
         return self._fitted([Term(1.0, (expr,))], self.dims[read.tensor])
 
     def _keyed(self, read: Read, fixed: Iterable[str]) -> str | None:
-        """The dim along which an array of ints has the place, if that is computed of no other: many cells may read one."""
+        """The dim along which an array of ints has the place, if no other is computed: many cells may read one."""
         match [(d, p) for d, p in zip(read.dims, read.places, strict=True) if d in read.computed and d not in fixed]:
             case [(dim, Name(id=keys))] if keys in self.forward.tensors and dim not in self.dims[keys]:
                 return dim

@@ -22,7 +22,7 @@ class SegmentFoldDescriptor(rt.MapDescriptor):
 
 
 class SegmentFoldPlan(rt.MapPlan[SegmentFoldDescriptor]):
-    """Maximum, minimum or product of the rows that have a number in common; a number that is no segment's belongs to none.
+    """Maximum, minimum or product of the rows that have a number in common; other numbers belong to no segment.
 
         y[s, d] = the largest, the smallest or the product of x[i, d] where ids[i] = s; of none -inf, inf or 1
 

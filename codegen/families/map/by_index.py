@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ...program import Expr, Line, Name, Reduce
+from ...program.invert import all_of
 from ...program.tree import Call, Const, Query
 from .program import Parts
 from .spec import MapSpec
@@ -26,7 +27,9 @@ def lists_of(spec: MapSpec, parts: Parts) -> Lists | None:
         return None
     keys, dim = lists
     tensor, summed = spec.inputs.get(keys), {*parts.summed}
-    if tensor is None or tensor.optional or parts.placed(keys) or not tensor.over & summed or dim in tensor.over:
+    if tensor is None or spec.sort_of(tensor) != "int" or tensor.optional or parts.placed(keys):
+        return None
+    if not tensor.over & summed or dim in tensor.over:
         return None
     in_product = any(dim in group for t in spec.tensors.values() for group in t.groups if len(group) > 1)
     return None if dim in summed or in_product else lists
@@ -39,18 +42,18 @@ def alone(parts: Parts) -> Parts:
 
 def _keys_of(expr: Expr) -> Lists | None:
     match expr:
-        case Reduce(kind=kind, arg=Call(op="where", args=(condition, _, Const(value=other)))) if other == _NONE.get(kind):
-            return next((keys for part in _conditions(condition) if (keys := _key(part))), None)
+        case Reduce(kind=kind, arg=Call(op="where", args=(condition, _, Const(value=other)))):
+            keys = [key for part in _conditions(condition) if (key := _key(part))]
+            return keys[0] if len(keys) == 1 and other == _NONE.get(kind) else None
     return None
 
 
 def _alone(line: Line) -> Line:
     match line.expr:
         case Reduce(kind=kind, arg=Call(op="where", args=(condition, term, other)), dims=dims):
-            first, *rest = [part for part in _conditions(condition) if not _key(part)] or [None]
-            for part in rest if first is not None else ():
-                first = Call("logical_and", (first, part))
-            return replace(line, expr=Reduce(kind, term if first is None else Call("where", (first, term, other)), dims))
+            others = [part for part in _conditions(condition) if not _key(part)]
+            alone = Call("where", (all_of(others), term, other)) if others else term
+            return replace(line, expr=Reduce(kind, alone, dims))
     return line
 
 

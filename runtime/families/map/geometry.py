@@ -265,7 +265,7 @@ def divisor_words(n: int, *, wide: bool) -> tuple[int, int]:
 
 
 def space_words(extents: Sequence[int], *, wide: bool) -> list[int]:
-    """`Space` as the kernel has it: numbers of cells and axes, then extents and their magic divisors, last axis first."""
+    """`Space` as the kernel has it: numbers of cells and axes, then extents and their divisors, last axis first."""
     padding = [0] * (MAX_AXES - len(extents))
     magics, shifts = zip(*(divisor_words(n, wide=wide) for n in extents), strict=True)
     return [

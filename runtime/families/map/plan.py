@@ -97,7 +97,8 @@ class MapPlan(PassedPlan[M]):
     @classmethod
     def cannot_hold(cls, descriptor: M, sku: KernelSku) -> str | None:
         """More of what a reduction by an index counts than there is room for."""
-        cuts = [of.cut(descriptor, sku) for of in cls._pass_plans(descriptor) or (cls,) if of.LISTS]
+        plans = [of for of in (*cls._pass_plans(descriptor), cls) if issubclass(of, MapPlan) and of.LISTS]
+        cuts = [of.cut(descriptor, sku) for of in plans]
         return next((text for cut in cuts if isinstance(cut, ListCut) and (text := cut.too_many())), None)
 
     @classmethod
@@ -323,7 +324,7 @@ class MapPlan(PassedPlan[M]):
         keys, written = self.LISTS[0], [n for n in views if self.ARGUMENTS[n].written]
         of = self._listed(self._space).ordered(steps[written[0]] if written else _NO_AXIS)
         types = tuple(views[n].element if n in views else self.elements_of(n)[0] for n in self.CHOSEN)
-        numbers, extent = of.numbers(self._space.extent), self._space.extent
+        numbers = of.numbers(self._space.extent)
         step = numbers[of.indexed[-1]]
         # Keys lie along axes of their own, and lists of groups beside them.
         alone = {n: strides if n == keys else _NO_AXIS for n, strides in steps.items()}

@@ -6,8 +6,8 @@
 // there, in the order in which they come. A last launch finds where each list starts. Nothing depends on timing.
 //
 // The kernel of LISTS reduces. A long list is cut into sections, counted from its start, each of which a block reduces
-// in a first launch. In the second, a thread has a pack of neighbouring cells of a list: it reduces the list's terms, or
-// those of its sections. Cells of lists without positions are written in the same pass.
+// in a first launch. In the second, a thread has a pack of neighbouring cells of a list: it reduces the list's terms,
+// or those of its sections. Cells of lists without positions are written in the same pass.
 #pragma once
 
 #include <baracuda/map/walk.cuh>
@@ -16,22 +16,20 @@ namespace baracuda {
 
 // Cells of a list are counted along the axes that are neither reduced nor of lists; they are neighbours in the space.
 struct Lists {
-    long long count, cells;      // lists, and cells of each
-    long long magic, shift;      // to divide by `cells`
-    long long keys, step;        // a key is below `keys`; the lists of neighbouring keys are `step` apart
-    long long positions;         // of all groups: cells of the space of keys
-    long long section;           // the most positions of a list that are reduced at once
-    long long passes, bits;      // of the sort, and of a digit of it
-    long long per_chunk;         // positions whose digits a block counts
+    long long count, cells;        // lists, and cells of each
+    long long magic, shift;        // to divide by `cells`
+    long long keys, step;          // a key is below `keys`; the lists of neighbouring keys are `step` apart
+    long long positions;           // of all groups: cells of the space of keys
+    long long section;             // the most positions of a list that are reduced at once
+    long long passes, bits;        // of the sort, and of a digit of it
+    long long per_chunk;           // positions whose digits a block counts
     long long group[1][MAX_AXES];  // the list of key 0, along the outer axes of keys
-    unsigned *key, *position;    // in order
+    unsigned *key, *position;      // in order
     unsigned *spare_key, *spare_position;
-    unsigned* digits;            // [chunks, digits]: how often each comes
-    unsigned* start;             // of each list, and the end of the last
+    unsigned* digits;  // [chunks, digits]: how often each comes
+    unsigned* start;   // of each list, and the end of the last
 
-    __device__ unsigned list_of(unsigned cell) const {
-        return cells == 1 ? cell : divide(cell, magic, shift);
-    }
+    __device__ unsigned list_of(unsigned cell) const { return cells == 1 ? cell : divide(cell, magic, shift); }
 };
 
 template <int OPERANDS> struct ListArgs : WalkArgs<OPERANDS> {

@@ -78,6 +78,8 @@ def test_which_programs_are_reductions_by_an_index(tmp_path: Path) -> None:
         "sum(where(ids == index(row) or x > 0.0, x, 0.0), i)": False,
         "sum(where(ids != index(row), x, 0.0), i)": False,
         "sum(where(ids + 1 == index(row), x, 0.0), i)": False,
+        "sum(where(x == index(row) and ids > 0, x, 0.0), i)": False,
+        "sum(where(ids == index(row), x, 0.0), i) + sum(where(ids == index(row), 1.0, 0.0), i)": True,
     }
     for program, expected in by_index.items():
         spec = spec_of(tmp_path, f"{X}, {IDS}", "y: {dims: [b, row, d]}", f"y = {program}")
@@ -175,8 +177,8 @@ def test_nothing_at_all(tmp_path: Path, empty: str) -> None:
     )
     of = {"batch": 2, "cells": 5, "keys": 3, "width": 4, empty: 0}
     y = np.full((of["batch"], of["keys"], of["width"]), np.nan, np.float32)
-    x, ids = np.ones((of["batch"], of["cells"], of["width"]), np.float32), np.zeros((of["batch"], of["cells"]), np.int64)
-    run(plan_for(spec, **of), x=x, ids=ids, y=y)
+    x = np.ones((of["batch"], of["cells"], of["width"]), np.float32)
+    run(plan_for(spec, **of), x=x, ids=np.zeros(x.shape[:2], np.int64), y=y)
     assert not np.any(y)
 
 

@@ -43,7 +43,8 @@ def _gradient(text: str, over: tuple[str, ...], of: str) -> tuple[Line, ...]:
     lines = parse(f"y = {text}", SCOPE)
     tensors = {name: axes.dims for name, axes in AXES.items()} | {"dy": over}
     kinds = {**KINDS, "y": kind_of(lines[0].expr, KINDS)}
-    return derive(Forward(lines, kinds, {**VALUES, "dy": frozenset(over)}, tensors=tensors), {"dy": "y"}, {"dx": of}, ())
+    forward = Forward(lines, kinds, {**VALUES, "dy": frozenset(over)}, tensors=tensors)
+    return derive(forward, {"dy": "y"}, {"dx": of}, ())
 
 
 def _by_differences(text: str, over: tuple[str, ...], of: str) -> Any:

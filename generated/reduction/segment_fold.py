@@ -15,9 +15,9 @@ class SegmentFoldDescriptor(rt.MapDescriptor):
     _dims = rt.table(i="ids_shape", segment="segments", d="width")
     _space = (("i",), ("segment",), ("d",))
     _requires = (
-        "min(ids_shape) >= 0",
         "min(segments, width) >= 0",
         rt.Requirement("1 <= len(ids_shape) <= 7", error=rt.Unsupported),
+        "min(ids_shape) >= 0",
     )
 
 

@@ -13,9 +13,9 @@ class SegmentSumBackwardDescriptor(rt.MapDescriptor):
     _dims = rt.table(i="ids_shape", segment="segments", d="width")
     _space = (("i",), ("d",))
     _requires = (
-        "min(ids_shape) >= 0",
         "min(segments, width) >= 0",
         rt.Requirement("1 <= len(ids_shape) <= 7", error=rt.Unsupported),
+        "min(ids_shape) >= 0",
     )
 
 

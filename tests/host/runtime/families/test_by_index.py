@@ -170,6 +170,36 @@ def test_keys_of_any_number_of_digits(tmp_path: Path, keys: int) -> None:
     assert np.array_equal(y, np.bincount(ids[inside], x[inside], minlength=keys))
 
 
+@pytest.mark.parametrize(("cells", "keys"), [(100, 3), (5000, 700), (5000, 300_000)])
+def test_positions_of_a_key_keep_their_order(tmp_path: Path, cells: int, keys: int) -> None:
+    """What the plan leaves in its workspace behind the parts of sums: keys in order, and the position of each."""
+    spec = spec_of(
+        tmp_path, "x: {dims: [i]}, ids: {dims: [i], dtype: i64}", "y: {dims: [row]}",
+        "y = sum(where(ids == index(row), x, 0.0), i)",
+    )  # fmt: skip
+    plan, ids = plan_for(spec, batch=1, cells=cells, keys=keys, width=1), np.arange(cells) * 7919 % (keys + 1)
+    scratch = np.zeros(plan.workspace_bytes, np.uint8)
+    plan._run((np.ones(cells, np.float32), ids, np.empty(keys, np.float32)), scratch, None)
+    parts, size, *_ = plan._parts_bytes(plan.descriptor, plan.sku)
+    key, position = (scratch[at : at + 4 * cells].view(np.uint32) for at in (parts, parts + size))
+    order = np.argsort(ids, kind="stable")
+    assert np.array_equal(key, ids[order])
+    assert np.array_equal(position, order)
+
+
+def test_other_conditions_hold_too(tmp_path: Path) -> None:
+    spec = spec_of(
+        tmp_path, f"{X}, {IDS}", "y: {dims: [b, row, d]}",
+        "y = sum(where(x > 0.0 and ids == index(row) and index(d) < 3, x, 0.0), i) + index(row)",
+    )  # fmt: skip
+    rng = np.random.default_rng(4)
+    x, ids = rng.integers(-8, 9, (2, 90, 4)).astype(np.float32), rng.integers(-1, 4, (2, 90))
+    plan, y = plan_for(spec, batch=2, cells=90, keys=3, width=4), np.full((2, 3, 4), np.nan, np.float32)
+    run(plan, x=x, ids=ids, y=y)
+    wanted = np.where((x > 0) & (np.arange(4) < 3), x, 0)
+    assert np.array_equal(y, rows_of_keys(wanted, ids, 3) + np.arange(3)[:, None])
+
+
 @pytest.mark.parametrize("empty", ["cells", "keys", "width", "batch"])
 def test_nothing_at_all(tmp_path: Path, empty: str) -> None:
     spec = spec_of(

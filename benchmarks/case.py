@@ -85,7 +85,7 @@ class Case:
         """The present arguments with default shapes and types."""
         shapes = plan.shapes()
         present = [(n, a) for n, a in plan.ARGUMENTS.items() if plan.present(n)]
-        drawn = self.spec.of_kind(self.values.get("kind")).tests.ranges
+        drawn = {**self.spec.of_kind(self.values.get("kind")).tests.ranges, **self.spec.bench.ranges}
         ints = [n for n, t in self.spec.inputs.items() if t.dtype == ("T",) and self.spec.sort_of(t) == "int"]
         drawn = {**dict.fromkeys(ints, _OF_INTS), **drawn}
         return [Tensor(n, a.role, tuple(shapes[n][0]), plan.elements_of(n)[0], drawn.get(n)) for n, a in present]

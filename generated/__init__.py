@@ -74,10 +74,16 @@ _CLASSES = {
     "reduction.reduce_axes_backward": "ReduceAxesBackwardDescriptor ReduceAxesBackwardPlan",
     "reduction.reduce_axes_bool": "ReduceAxesBoolDescriptor ReduceAxesBoolPlan",
     "reduction.reduce_axes_int": "ReduceAxesIntDescriptor ReduceAxesIntPlan",
+    "reduction.segment_fold": "SegmentFoldDescriptor SegmentFoldPlan",
+    "reduction.segment_mean": "SegmentMeanDescriptor SegmentMeanPlan",
+    "reduction.segment_mean_backward": "SegmentMeanBackwardDescriptor SegmentMeanBackwardPlan",
+    "reduction.segment_sum": "SegmentSumDescriptor SegmentSumPlan",
+    "reduction.segment_sum_backward": "SegmentSumBackwardDescriptor SegmentSumBackwardPlan",
     "reduction.var_mean": "VarMeanDescriptor VarMeanPlan",
     "reduction.var_mean_backward": "VarMeanBackwardDescriptor VarMeanBackwardPlan",
     "shape_layout.concatenate": "ConcatenateDescriptor ConcatenatePlan",
     "shape_layout.embedding": "EmbeddingDescriptor EmbeddingPlan",
+    "shape_layout.embedding_backward": "EmbeddingBackwardDescriptor EmbeddingBackwardPlan",
     "shape_layout.pad2d": "Pad2dDescriptor Pad2dPlan",
     "shape_layout.pad2d_backward": "Pad2dBackwardDescriptor Pad2dBackwardPlan",
     "shape_layout.repeat": "RepeatDescriptor RepeatPlan",
@@ -156,10 +162,16 @@ if TYPE_CHECKING:
     from .reduction.reduce_axes_backward import *
     from .reduction.reduce_axes_bool import *
     from .reduction.reduce_axes_int import *
+    from .reduction.segment_fold import *
+    from .reduction.segment_mean import *
+    from .reduction.segment_mean_backward import *
+    from .reduction.segment_sum import *
+    from .reduction.segment_sum_backward import *
     from .reduction.var_mean import *
     from .reduction.var_mean_backward import *
     from .shape_layout.concatenate import *
     from .shape_layout.embedding import *
+    from .shape_layout.embedding_backward import *
     from .shape_layout.pad2d import *
     from .shape_layout.pad2d_backward import *
     from .shape_layout.repeat import *

@@ -141,6 +141,10 @@ def embedding(ids: rt.Array, table: rt.Array, *, y: rt.Array = None, stream: rt.
     """Rows of a table by their numbers; a number that the table does not have gives zeros. See `EmbeddingPlan.run`,
     `EmbeddingDescriptor`."""
 
+def embedding_backward(dy: rt.Array, ids: rt.Array, *, vocab_size: int, dtable: rt.Array = None,
+                       stream: rt.Stream = None) -> Any:
+    """Gradient of embedding with respect to table. See `EmbeddingBackwardPlan.run`, `EmbeddingBackwardDescriptor`."""
+
 _flash_sdpa = NamedTuple("_flash_sdpa", [("y", Any), ("lse", Any)])
 def flash_sdpa(q: rt.Array, k: rt.Array, v: rt.Array, mask: rt.Array = None, alibi_slopes: rt.Array = None, *,
                scale: float | None = None, is_causal: bool | None = None, bottom_right: bool = False,
@@ -346,6 +350,29 @@ def sdpa_backward(q: rt.Array, k: rt.Array, v: rt.Array, attn: rt.Array, dy: rt.
                   dmask: rt.Array = None, stream: rt.Stream = None) -> Any:
     """Gradients of attention from the probabilities that its forward saved. See `SdpaBackwardPlan.run`,
     `SdpaBackwardDescriptor`."""
+
+def segment_fold(x: rt.Array, ids: rt.Array, *, kind: str, segments: int, y: rt.Array = None,
+                 stream: rt.Stream = None) -> Any:
+    """Maximum, minimum or product of the rows that have a number in common; other numbers belong to no segment. See
+    `SegmentFoldPlan.run`, `SegmentFoldDescriptor`."""
+
+_segment_mean = NamedTuple("_segment_mean", [("y", Any), ("count", Any)])
+def segment_mean(x: rt.Array, ids: rt.Array, *, segments: int, y: rt.Array = None, count: rt.Array = None,
+                 stream: rt.Stream = None) -> _segment_mean:
+    """Means of the rows that have a number in common, and how many they are; 0 for a segment that has none. See
+    `SegmentMeanPlan.run`, `SegmentMeanDescriptor`."""
+
+def segment_mean_backward(dy: rt.Array, ids: rt.Array, count: rt.Array, *, dx: rt.Array = None,
+                          stream: rt.Stream = None) -> Any:
+    """Gradient of segment_mean with respect to x. See `SegmentMeanBackwardPlan.run`,
+    `SegmentMeanBackwardDescriptor`."""
+
+def segment_sum(x: rt.Array, ids: rt.Array, *, segments: int, y: rt.Array = None, stream: rt.Stream = None) -> Any:
+    """Sums of the rows that have a number in common; a number that is no segment's belongs to none. See
+    `SegmentSumPlan.run`, `SegmentSumDescriptor`."""
+
+def segment_sum_backward(dy: rt.Array, ids: rt.Array, *, dx: rt.Array = None, stream: rt.Stream = None) -> Any:
+    """Gradient of segment_sum with respect to x. See `SegmentSumBackwardPlan.run`, `SegmentSumBackwardDescriptor`."""
 
 def sgd(p: rt.Array, g: rt.Array, m: rt.Array, lr: rt.Array, *, momentum: float = 0.9, dampening: float = 0.0,
         weight_decay: float = 0.0, nesterov: bool = False, stream: rt.Stream = None) -> Any:

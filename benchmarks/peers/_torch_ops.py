@@ -5,6 +5,7 @@ An op that is in neither table has its program's peer.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -144,6 +145,36 @@ def _geglu(fields: Fields, t: Tensors) -> dict[str, Any]:
     return {"y": F.gelu(t["gate"]) * t["up"]}
 
 
+def _embedding(fields: Fields, t: Tensors) -> dict[str, Any]:
+    return {"y": F.embedding(t["ids"], t["table"])}
+
+
+def _embedding_backward(fields: Fields, t: Tensors) -> dict[str, Any]:
+    return {"dtable": torch.ops.aten.embedding_dense_backward(t["dy"], t["ids"], fields["vocab_size"], -1, False)}
+
+
+def _segment_sum(fields: Fields, t: Tensors) -> dict[str, Any]:
+    return {"y": _segments(fields, t, 0.0).index_add_(0, t["ids"].flatten(), _rows(t))}
+
+
+def _segment_mean(fields: Fields, t: Tensors) -> dict[str, Any]:
+    count = torch.bincount(t["ids"].flatten(), minlength=fields["segments"]).to(_wide(t["x"]))
+    return {"y": _segment_sum(fields, t)["y"] / count.clamp(min=1)[:, None].to(t["x"].dtype), "count": count}
+
+
+def _segment_fold(fields: Fields, t: Tensors) -> dict[str, Any]:
+    how, start = {"max": ("amax", -math.inf), "min": ("amin", math.inf), "prod": ("prod", 1.0)}[fields["kind"]]
+    return {"y": _segments(fields, t, start).index_reduce_(0, t["ids"].flatten(), _rows(t), how)}
+
+
+def _segments(fields: Fields, t: Tensors, start: float) -> Any:
+    return torch.full((fields["segments"], fields["width"]), start, dtype=t["x"].dtype, device=t["x"].device)
+
+
+def _rows(t: Tensors) -> Any:
+    return t["x"].reshape(-1, t["x"].shape[-1])
+
+
 def _of_kinds(function: Callable[..., dict[str, Any]], fields: Fields, t: Tensors) -> dict[str, Any]:
     """By a function of the inputs alone: of an op with a table of kinds."""
     return function(torch, fields, {name: tensor for name, tensor in t.items() if name not in ("y", "at", "dy")})
@@ -168,8 +199,13 @@ FORWARD: dict[str, Function] = {
     "causal_conv1d": _causal_conv1d,
     "causal_conv1d_update": _causal_conv1d_update,
     "fp8_quantize": _fp8_quantize,
+    "embedding": _embedding,
+    "segment_sum": _segment_sum,
+    "segment_mean": _segment_mean,
+    "segment_fold": _segment_fold,
 }
 BACKWARD: dict[str, Function] = {
+    "embedding_backward": _embedding_backward,
     "alibi_backward": _alibi_backward,
     "repeat_backward": _repeat_backward,
     "softmax_backward": _softmax_backward,

@@ -266,6 +266,29 @@ def _embedding(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
     return {"y": torch.nn.functional.embedding(torch.where(inside, ids, fields["vocab_size"]), padded)}
 
 
+def _segments(torch: Any, fields: Fields, tensors: Tensors, how: str, start: float) -> Any:
+    """Of rows by the numbers of their segments; others go to one more."""
+    ids, x, count = tensors["ids"].long().flatten(), tensors["x"], fields["segments"]
+    rows = torch.full((count + 1, fields["width"]), start, dtype=x.dtype)
+    where = torch.where((ids >= 0) & (ids < count), ids, count)[:, None].expand(-1, fields["width"])
+    return rows.scatter_reduce(0, where, x.reshape(len(ids), fields["width"]), how)[:count]
+
+
+def _segment_sum(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    return {"y": _segments(torch, fields, tensors, "sum", 0.0)}
+
+
+def _segment_mean(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    ones = {"ids": tensors["ids"], "x": torch.ones_like(tensors["x"][..., :1])}
+    count = _segments(torch, {**fields, "width": 1}, ones, "sum", 0.0)
+    return {"y": _segments(torch, fields, tensors, "sum", 0.0) / count.clamp(min=1), "count": count[:, 0]}
+
+
+def _segment_fold(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    how, start = {"max": ("amax", -math.inf), "min": ("amin", math.inf), "prod": ("prod", 1.0)}[fields["kind"]]
+    return {"y": _segments(torch, fields, tensors, how, start)}
+
+
 def _rope(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
     x = tensors["x"]
     pairs = x.unflatten(-1, (-1, 2) if fields["interleaved"] else (2, fields["head_dim"] // 2))
@@ -356,6 +379,9 @@ FORWARD: dict[str, Values] = {
     "pad2d": _pad,
     "concatenate": _concat,
     "embedding": _embedding,
+    "segment_sum": _segment_sum,
+    "segment_mean": _segment_mean,
+    "segment_fold": _segment_fold,
     "rope": _rope,
     "avg_pool2d": _avg_pool2d,
     "cross_entropy": _cross_entropy,

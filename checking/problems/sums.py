@@ -10,6 +10,7 @@ import numpy as np
 
 from baracuda.codegen.conditions.parse import fields_of
 from baracuda.runtime import KernelSku, Schedule
+from baracuda.runtime.families.map.geometry import Cut
 
 from .cases import could_serve, server
 from .edges import Place
@@ -50,7 +51,7 @@ def _extents(sku: KernelSku, base: ProgramProblem) -> Iterator[Mapping[Place, in
 
 def _has_turns(problem: ProgramProblem) -> bool:
     cut, sku = problem.plan._cut, problem.plan.sku
-    if cut is None or cut.splits > 1 or cut.walk not in ("rows", "columns"):
+    if cut is None or cut.walk not in ("rows", "columns", "lists") or (isinstance(cut, Cut) and cut.splits > 1):
         return False
     lanes = cut.slices * (16 // sku.element.row.bytes) if cut.walk == "rows" else 1
     alone = cut.slices == 1 or (cut.walk == "rows" and cut.slices <= _LANES)
@@ -59,7 +60,10 @@ def _has_turns(problem: ProgramProblem) -> bool:
 
 
 def in_thirds(problem: ProgramProblem, arrays: Arrays, order: Sequence[str]) -> Arrays:
-    """Inputs that vary as sums' terms do hold the numbers of `order` in the thirds of these, 0 for another name."""
+    """Inputs that vary as sums' terms do hold the numbers of `order` in the thirds of these, 0 for another name.
+
+    Whole numbers are 0, so that all terms are of one list where they are the keys of lists.
+    """
     small = _SMALL * (_DEEPER if problem.element.row.bytes == 8 else 1)
     named = {"small": small, "huge": _HUGE, "-huge": -_HUGE}
     dims = list(problem.spec.dims)
@@ -71,6 +75,7 @@ def in_thirds(problem: ProgramProblem, arrays: Arrays, order: Sequence[str]) -> 
     for name, array in arrays.items():
         flat = problem.flat(name, array)
         if all(flat.shape[dims.index(dim)] == problem.space.extents[dim] for dim in summed):
-            flat = np.broadcast_to(numbers, flat.shape).astype(array.dtype)
+            whole = array.dtype.kind in "iu"
+            flat = np.broadcast_to(numbers * (not whole), flat.shape).astype(array.dtype)
         changed[name] = np.ascontiguousarray(problem.caller(name, flat, array.shape)).reshape(array.shape)
     return changed

@@ -114,6 +114,7 @@ _ACTIONS: dict[str, Callable[[Registers, Instruction], Run | None]] = {
     "red": memory_actions.atom,
     "shfl": warp_actions.shfl,
     "vote": warp_actions.vote,
+    "match": warp_actions.match,
     "ldmatrix": warp_actions.ldmatrix,
     "stmatrix": warp_actions.stmatrix,
     "movmatrix": warp_actions.movmatrix,

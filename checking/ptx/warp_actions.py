@@ -11,7 +11,7 @@ from .module import Instruction, listed
 from .numbers import Lanes
 from .registers import Registers
 from .values import no_row
-from .warps import fragment_of, matrix_of, mma, shuffled, votes
+from .warps import fragment_of, matches, matrix_of, mma, shuffled, votes
 
 
 def shfl(frame: Registers, instruction: Instruction) -> Run:
@@ -40,6 +40,20 @@ def vote(frame: Registers, instruction: Instruction) -> Run:
         frame.write(target, votes(mode, _by_warp(frame, predicate, "pred"), member).reshape(-1), group)
 
     return vote
+
+
+def match(frame: Registers, instruction: Instruction) -> Run:
+    _, mode, _, kind = instruction.opcode
+    target, value, mask = instruction.operands
+    if mode != "any":
+        raise LookupError(no_row(instruction.opcode))
+
+    def match(group: Group) -> None:
+        member = _members(frame, mask, group.lanes)
+        _whole_warps(frame, instruction, group.lanes, member)
+        frame.write(target, matches(_by_warp(frame, value, kind), member).reshape(-1), group)
+
+    return match
 
 
 def ldmatrix(frame: Registers, instruction: Instruction) -> Run:

@@ -106,6 +106,12 @@ def shuffled(mode: str, values: Lanes, by: Lanes, clamp: Lanes) -> tuple[Lanes, 
     return np.take_along_axis(values, source, axis=1), inside
 
 
+def matches(values: Lanes, member: Lanes) -> Lanes:
+    """For each lane, the lanes of its warp that have its value in `match.any.sync`."""
+    alike = (values[:, :, None] == values[:, None, :]) & member[:, None, :]
+    return np.sum(alike.astype(np.uint64) << LANE.astype(np.uint64), axis=2).astype(np.uint32)
+
+
 def votes(mode: str, predicate: Lanes, member: Lanes) -> Lanes:
     """The answer of `vote.sync.MODE`, the same for each lane of a warp."""
     if mode == "ballot":

@@ -276,6 +276,11 @@ def index_numbers(op: MapOp) -> Code:
     return Code(", ".join(f"{d}_index = {number_in(f'{d}_index', op)}" for d in op.indices))
 
 
+def keys(op: MapOp) -> Code:
+    """Of a walk that reduces by an index, the array that lists are by."""
+    return Code(f"\n    static constexpr auto KEYS = &Args::{in_kernel(op.lists[0])};" if op.lists else "")
+
+
 def monoids(sums: Iterable[Sum]) -> Code:
     """How the terms of each sum are reduced."""
     return Code(" ".join(f"using {part.slot} = {monoid(part)};" for part in sums))
@@ -320,6 +325,6 @@ _FILTERS: tuple[Callable[..., Code | bool], ...] = (
     *(path, has, if_present, and_present, unless_absent, absent, value_type, word, stored_type, dtype, type_macro),
     *(const, struct, operand, operands, operand_type, cuda, start, step, member, read, assignment, part),
     *(body_doc, body_struct, beside_lane, each, stored_value, still, outside, term, monoid),
-    *(is_operand, argument, arrays, index_numbers, monoids),
+    *(is_operand, argument, arrays, index_numbers, keys, monoids),
 )
 FILTERS = {function.__name__: function for function in _FILTERS}

@@ -7,7 +7,7 @@ the sum over it, so a derived program makes as few passes over a row as one writ
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .invert import Inverse, all_of, indices_in, inverse, is_within, is_zero_outside
 from .kinds import kind_of
@@ -62,9 +62,9 @@ _NAMES = {name: frozenset[str]() for name in "abcrg"}
 _READ = {op: tuple(parse_expression(t, Scope((), _NAMES)) if t else None for t in ts) for op, ts in RULES.items()}
 _NAMED = frozenset(op for op, texts in RULES.items() if any("r" in reads(r) for r in _READ[op] if r and texts))
 _NO_READER = (
-    "{read!r} has no gradient of its own: more than one cell may read an element by {place!r}; write it out in a "
-    "program under `backward`, as a sum of where(index({dim}) == {place}, ..., 0.0) over the cells, or leave the "
-    "input out of gradient: wrt"
+    "{read!r} has no gradient of its own: more than one cell may read an element by {place!r}; read one place only, "
+    "by an array of ints that does not vary along {dim}; or write it out in a program under `backward`, as a sum of "
+    "where(index({dim}) == {place}, ..., 0.0) over the cells; or leave the input out of gradient: wrt"
 )
 _NOT_HERE = (
     "the gradient of {read!r} needs {value!r} of other cells; save that as an output and write the gradient out in a "
@@ -249,6 +249,11 @@ class _Derivation:
         if len(fixed) == len(read.computed):
             all_cells = self._fitted(terms, self.dims[read.tensor] - {*fixed})
             return [t.times(Term(1.0, when=here)) for t in all_cells]
+        if (dim := self._keyed(read, fixed)) is not None:
+            terms = self._fitted(terms, (self.dims[read.tensor] | varies(by_dim[dim], self.dims)) - {*fixed, dim})
+            keys = Call("equal", (by_dim[dim], Query("index", dim)))
+            only = [Term(1.0, (self._sum(terms),))] if len(terms) > 1 else terms
+            return self._fitted([t.times(Term(1.0, when=(*here, keys))) for t in only], self.dims[read.tensor])
         terms = self._fitted(terms, self._over(terms) - {*fixed})
         places: dict[str, Expr] = {}
         inside, whole = list[Expr](), list[Expr](here)
@@ -258,15 +263,19 @@ class _Derivation:
             inside += is_within(places[cell], cell)
             whole += conditions
         adjoint = self._in_cell(self._sum(terms), places, read)
-        tensors = self.forward.tensors
-        zero = frozenset(n for n in self.cotangents if places.keys() <= {*tensors.get(n, ())})
-        finite = frozenset(n for n, kind in self.kinds.items() if kind == "int" and not self.dims[n])
-        if not is_zero_outside(adjoint, zero, finite):
+        if not is_zero_outside(adjoint, self._zero_at(places), self._finite):
             whole = inside + whole
         expr = Call("where", (all_of(whole), adjoint, Const(0.0))) if whole else adjoint
         if clash := {*read.computed} & (varies(read, self.dims) | self._over(terms)) - {*places, *fixed}:
             raise ProgramError(_NO_READER.format(read=to_source(read), place=f"index({min(clash)})", dim=min(clash)))
         return self._fitted([Term(1.0, (expr,))], self.dims[read.tensor])
+
+    def _keyed(self, read: Read, fixed: Iterable[str]) -> str | None:
+        """The dim along which an array of ints has the place, if no other is computed: many cells may read one."""
+        match [(d, p) for d, p in zip(read.dims, read.places, strict=True) if d in read.computed and d not in fixed]:
+            case [(dim, Name(id=keys))] if keys in self.forward.tensors and dim not in self.dims[keys]:
+                return dim
+        return None
 
     def _is_fixed(self, place: Expr) -> bool:
         """Whether all cells read the same place."""
@@ -395,6 +404,7 @@ class _Derivation:
 
     def _fitted(self, terms: list[Term], dims: frozenset[str]) -> list[Term]:
         """The terms, summed over the dims along which an operand is broadcast."""
+        terms = [self._picked(term, self._varies(term) - dims) for term in terms]
         over = sorted(self._over(terms) - dims)
         if not over:
             return terms
@@ -402,6 +412,30 @@ class _Derivation:
             terms = [part for t in terms for part in self._distributed(t)]
             return _merged([self._pulled(t, tuple(over)) for t in terms])
         return [self._summed(self._sum(terms), tuple(over))]
+
+    def _picked(self, term: Term, over: frozenset[str]) -> Term:
+        """A term that counts in one cell along a dim of `over`: what it is there, so that nothing is to be summed."""
+        for condition in term.when:
+            match condition:
+                case Call(op="equal", args=(Query(what="index", of=dim), place) | (place, Query(what="index", of=dim))):
+                    if dim not in over or dim in varies(place, self.dims):
+                        continue
+                    rest = self._product(replace(term, when=tuple(e for e in term.when if e != condition)))
+                    try:
+                        there = self._in_cell(rest, {dim: place}, Read("", (dim,), (place,), Const(0.0)))
+                    except ProgramError:
+                        continue
+                    outside = is_zero_outside(there, self._zero_at((dim,)), self._finite)
+                    return Term(1.0, (there,), when=() if outside else is_within(place, dim))
+        return term
+
+    def _zero_at(self, dims: Iterable[str]) -> frozenset[str]:
+        """The adjoints that have axes along these dims, beyond which they are 0."""
+        return frozenset(n for n in self.cotangents if {*dims} <= {*self.forward.tensors.get(n, ())})
+
+    @property
+    def _finite(self) -> frozenset[str]:
+        return frozenset(n for n, kind in self.kinds.items() if kind == "int" and not self.dims[n])
 
     def _varies(self, term: Term) -> frozenset[str]:
         return frozenset[str]().union(*(varies(e, self.dims) for e in (*term.top, *term.bottom, *term.when)))

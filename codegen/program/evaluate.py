@@ -393,9 +393,10 @@ class _Bounds:
         return Bounded(result, np.where(other != most, 1.0, 0.0))
 
     def _product(self, result: Any, arg: Bounded, dims: tuple[str, ...]) -> Bounded:
-        """Each factor is rounded once; what is lost to underflow may grow by the factors above 1 that follow."""
+        """Each factor but 1 is rounded once; what is lost to underflow may grow by the factors above 1 that follow."""
         size, u = np.abs(arg.value), self.how.unit_roundoff
-        count = self.space.count(dims)
+        rounds = np.where((arg.value == 1) & (np.asarray(arg.error) == 0), 0.0, 1.0)
+        count = reduce(self.xp, "sum", rounds, dims, self.space)
         most = reduce(self.xp, "prod", size + arg.error, dims, self.space)
         grown = reduce(self.xp, "prod", np.maximum(size + arg.error, 1.0), dims, self.space)
         slack = 2 if np.any(np.asarray(arg.error) > 0) else 1.01  # then `most` is rounded, too

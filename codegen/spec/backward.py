@@ -192,6 +192,8 @@ class _Backward:
             followed["precision"] = {key: value for key, value in data["precision"].items() if key != "bound"}
         if "bench" in data:
             followed["bench"] = {**data["bench"], "cases": self._cases(data["bench"].get("cases", []), fields)}
+            if ranges := data["bench"].get("ranges"):
+                followed["bench"]["ranges"] = {name: of for name, of in ranges.items() if name in inputs}
         return followed
 
     @staticmethod

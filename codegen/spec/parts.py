@@ -254,6 +254,8 @@ class BenchSpec(Strict):
     """Problems, as those of `tests`; an `arch` beside the fields takes kernels of that architecture only."""
     dtypes: Annotated[tuple[Element, ...], Field(strict=False), Once] = ()
     """Element types of cases that name none; by default bf16, or the first of the op's where it has none."""
+    ranges: Annotated[dict[Ident, Range], Arguments] = {}
+    """Input -> `[low, high]`, which its values are drawn from; by default those of `tests`."""
     flops: Expression | None = None
     """An expression over the fields for the arithmetic of a problem, where memory is not what bounds it; for example `2
     * batch_size * num_heads * query_len * key_len * (d_k + d_v)`."""

@@ -50,6 +50,7 @@ def walk(op: MapOp) -> dict[str, Any]:
         "sum_bytes": op.sum_bytes,
         "sum_outputs": op.sum_outputs,
         "copies": dict(op.copies),
+        "lists": op.lists,
     }
 
 

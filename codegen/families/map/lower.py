@@ -17,6 +17,7 @@ from ...spec.names import in_kernel
 from ...spec.scope import kinds_of
 from ...text import Name as Identifier
 from ...text import names
+from .by_index import alone, lists_of
 from .kinds import KindGroup, kind_groups
 from .op import Body, Entry, MapOp, PlacedRead, Store, Sum, joined
 from .passes import Pass
@@ -46,7 +47,7 @@ def lower_map(spec: MapSpec, spec_path: str) -> MapOp:
         space=groups_of(spec, max(map(split, spec.by_kind.values()), key=lambda parts: len(parts.cells))),
         axes=tuple((Identifier(name), t.groups) for name, t in spec.arguments.items()),
         scalars=tuple(dict.fromkeys(s for of in walks for s in of.scalars)),
-        entries=tuple(_entries(spec, *(of.terms for of in walks))),
+        entries=tuple(_entries(spec, *(of.terms for of in walks), choice=False)),
         kinds=sorts,
         kinds_offered=names(spec.kinds),
         passes=tuple(replace(of, kinds=sorts, number=number) for number, of in enumerate(walks, 1)),
@@ -68,6 +69,10 @@ def _shapes_of(spec: MapSpec) -> dict[str, str]:
 
 def _lowered(spec: MapSpec, spec_path: str, of_kinds: Mapping[str, Pass]) -> MapOp:
     """What one walk over the cells computes, for each kind."""
+    keys = {lists_of(of.spec, of.parts) for of in of_kinds.values()}
+    lists = next(iter(keys)) if len(keys) == 1 else None
+    if lists is not None:
+        of_kinds = {kind: replace(of, parts=alone(of.parts)) for kind, of in of_kinds.items()}
     parts = next(iter(of_kinds.values())).parts
     each = {kind: _Lowering(of.spec, of.parts, parts) for kind, of in of_kinds.items()}
     lowering = next(iter(each.values()))
@@ -102,20 +107,21 @@ def _lowered(spec: MapSpec, spec_path: str, of_kinds: Mapping[str, Pass]) -> Map
         cells=body("cells", values),
         terms=terms,
         epilogue=body("epilogue", late_outputs, "known"),
+        lists=names(lists or ()),
         copies=tuple((Identifier(n), Identifier(of)) for n, of in lowering.copies.items() if (n, of) in copies),
-        entries=tuple(_entries(spec, terms)),
+        entries=tuple(_entries(spec, terms, choice=lists is None)),
         kinds={name: kind for of in each.values() for name, kind in of.kinds.items()},
         kinds_offered=names(spec.kinds),
     )
 
 
-def _entries(spec: MapSpec, *terms: Body) -> Iterable[Entry]:
-    """With or without a workspace for sums; several passes, each with its `terms`, have one anyway."""
+def _entries(spec: MapSpec, *terms: Body, choice: bool) -> Iterable[Entry]:
+    """With a workspace for sums or, as a `choice`, without; several passes, each with its `terms`, have one anyway."""
     summed = [of for of in terms if of.sums]
     schedule = SUMS if any(len(of.operands) > _FEW for of in summed) else USUAL
     # Sums that blocks share take a workspace; without one, a block for each is slower.
     unshared = Schedule(schedule.threads, tuple((dict(schedule.numbers) | {"blocks": 1}).items()))
-    schedules = (schedule, unshared) if summed and len(terms) == 1 else (schedule,)
+    schedules = (schedule, unshared) if summed and choice else (schedule,)
     return (Entry(Identifier(tag), of) for of in schedules for tag in spec.dtypes)
 
 

@@ -160,6 +160,7 @@ class MapOp(Op):
     cells: Body  # when only values of cells are wanted
     terms: Body  # when sums are, too
     epilogue: Body  # once the sums are known
+    lists: tuple[Name, ...]  # of sums by an index: the array of keys, and the dim whose index they are compared with
     copies: tuple[tuple[Name, Name], ...]  # output -> the input that it equals
     entries: tuple[Entry, ...]
     kinds: Mapping[str, str]  # of the program's names: "float", "int" or "bool"
@@ -175,6 +176,11 @@ class MapOp(Op):
     def walks(self) -> Name:
         """The folder of the header that has its walks."""
         return Name("map")
+
+    @property
+    def by_index(self) -> bool:
+        """Whether any walk reduces by an index."""
+        return any(of.lists for of in self.passes or (self,))
 
     @property
     def operands(self) -> tuple[Name, ...]:

@@ -224,11 +224,12 @@ def cases(spec: OpSpec) -> Iterator[Finding]:
                     yield key_path, 0, f"unknown field {name!r}; {near(name, keys)}"
                 elif name != "dtype" and not fits(spec.descriptor[name].type, value):
                     yield key_path, 0, f"{name!r} must be of type {spec.descriptor[name].type}, got {value!r}"
-    for name, (low, high) in spec.tests.ranges.items():
+    ranges = [(section, *of) for section in ("tests", "bench") for of in getattr(spec, section).ranges.items()]
+    for section, name, (low, high) in ranges:
         if name not in spec.inputs:
-            yield ("tests", "ranges", name), 0, f"unknown input {name!r}; {near(name, spec.inputs)}"
+            yield (section, "ranges", name), 0, f"unknown input {name!r}; {near(name, spec.inputs)}"
         elif not -math.inf < low < high < math.inf:
-            yield ("tests", "ranges", name), 0, f"a range goes from low to high, both finite, got [{low}, {high}]"
+            yield (section, "ranges", name), 0, f"a range goes from low to high, both finite, got [{low}, {high}]"
     fields = [(n, f) for n, f in spec.descriptor.items() if f.type != "bool"]  # which are true
     needed = [n for n, f in fields if f.default is None and f.same_as is None]
     for section, cases in (("tests", spec.tests.cases), ("bench", spec.bench.cases)):

@@ -251,18 +251,23 @@ def _blocks(owners: int, threads: int, slices: int) -> int:
     return -(-owners // (threads // slices))
 
 
-def space_words(extents: Sequence[int], *, wide: bool) -> list[int]:
-    """`Space` as the kernel has it: numbers of cells and axes, then extents and their magic divisors, last axis first.
+def divisor_words(n: int, *, wide: bool) -> tuple[int, int]:
+    """The magic divisor and the shift by which kernels divide by `n`; zeros for 0 and 1.
 
     With l = ceil(log2 d) and m = floor(2^(B - 1 + l) / d) + 1, n // d == (n * m) >> (B - 1 + l) for n < 2^(B - 1)
     (Granlund and Montgomery, Division by Invariant Integers using Multiplication, 1994).
     """
-    bits = 64 if wide else 32
+    if n < 2:
+        return 0, 0
+    bits, log = 64 if wide else 32, (n - 1).bit_length()
+    magic = (1 << (bits - 1 + log)) // n + 1
+    return (magic + 2**63) % 2**64 - 2**63, log - 1
+
+
+def space_words(extents: Sequence[int], *, wide: bool) -> list[int]:
+    """`Space` as the kernel has it: numbers of cells and axes, then extents and their divisors, last axis first."""
     padding = [0] * (MAX_AXES - len(extents))
-    logs = [(n - 1).bit_length() if n > 1 else 1 for n in extents]
-    magics = [(1 << (bits - 1 + log)) // max(1, n) + 1 for n, log in zip(extents, logs, strict=True)]
-    magics = [0 if n < 2 else (m + 2**63) % 2**64 - 2**63 for n, m in zip(extents, magics, strict=True)]
-    shifts = [log - 1 for log in logs]
+    magics, shifts = zip(*(divisor_words(n, wide=wide) for n in extents), strict=True)
     return [
         math.prod(extents),
         len(extents),

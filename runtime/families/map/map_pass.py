@@ -30,3 +30,4 @@ class MapPass:
     sum_bytes: tuple[int, ...] = ()
     sum_outputs: tuple[str, ...] | None = None
     copies: Mapping[str, str] | None = None
+    lists: tuple[str, ...] = ()

@@ -22,6 +22,7 @@ from ..kernel_source import kernel_source
 from ..row.geometry import Geometry, Words
 from .geometry import MAX_AXES, Axis, CellCut, Cut, Group, IndexSpace, MapDescriptor, space_words
 from .layout import Placed, layout_of
+from .lists import ListCut, Listed, ListGeometry
 from .map_pass import MapPass
 from .passed import PassedPlan
 
@@ -54,6 +55,7 @@ class MapPlan(PassedPlan[M]):
     SIZES: ClassVar[tuple[str, ...]] = ()  # dims whose size it reads
     SCALARS: ClassVar[tuple[str, ...]] = ()  # descriptor fields the kernel reads
     SUM_OUTPUTS: ClassVar[tuple[str, ...]] = ()  # arguments that are made of sums
+    LISTS: ClassVar[tuple[str, ...]] = ()  # of reductions by an index: the array of keys, and the dim of the index
     COPIES: ClassVar[dict[str, str]] = {}  # outputs -> the input that they equal
     SPACE: ClassVar[tuple[Group, ...] | None] = None  # of a pass: the dims of its cells, if not all
 
@@ -70,7 +72,7 @@ class MapPlan(PassedPlan[M]):
 
     def __init__(self, descriptor: M, row: Registered, layouts: frozenset[str]) -> None:
         super().__init__(descriptor, row, layouts)
-        self._geometries: dict[Any, Geometry] = {}
+        self._geometries: dict[Any, Geometry | ListGeometry] = {}
 
     @classmethod
     def of_pass(cls, plan: type[Any], declared: MapPass) -> dict[str, Any]:
@@ -81,26 +83,49 @@ class MapPlan(PassedPlan[M]):
 
     @classmethod
     def _parts_bytes(cls, descriptor: M, sku: KernelSku) -> list[int]:
-        cut = cls.cut(descriptor, sku)
-        if cut is None or cut.splits == 1:
+        cut, schedule = cls.cut(descriptor, sku), sku.schedule
+        assert isinstance(schedule, Schedule)
+        if cut is None or (isinstance(cut, Cut) and cut.splits == 1):
             return [0] * len(cls.SUMS)
-        acc, parts = sku.element.row.acc.row.bytes, cut.splits * cut.kept
+        acc = sku.element.row.acc.row.bytes
+        parts = cut.splits * cut.kept if isinstance(cut, Cut) else cut.sections * cut.cells
         sizes = [rounded(parts * (size or acc)) for size in cls.SUM_BYTES or [0] * len(cls.SUMS)]
         wanted = (not flag or getattr(descriptor, flag) for flag in cls.SUMS)
-        return [size if is_wanted else 0 for size, is_wanted in zip(sizes, wanted, strict=True)]
+        sizes = [size if is_wanted else 0 for size, is_wanted in zip(sizes, wanted, strict=True)]
+        return sizes if isinstance(cut, Cut) else [*sizes, *cut.arrays(schedule)]
 
     @classmethod
-    def cut(cls, descriptor: M, sku: KernelSku) -> Cut | None:
+    def cannot_hold(cls, descriptor: M, sku: KernelSku) -> str | None:
+        """More of what a reduction by an index counts than there is room for."""
+        plans = [of for of in (*cls._pass_plans(descriptor), cls) if issubclass(of, MapPlan) and of.LISTS]
+        cuts = [of.cut(descriptor, sku) for of in plans]
+        return next((text for cut in cuts if isinstance(cut, ListCut) and (text := cut.too_many())), None)
+
+    @classmethod
+    def cut(cls, descriptor: M, sku: KernelSku) -> Cut | ListCut | None:
         """How sums are split; None without sums."""
         optional = [cls.ARGUMENTS[name].optional for name in cls.SUM_OUTPUTS]
         if not any(not flag or getattr(descriptor, flag) for flag in optional):
             return None
         space, schedule = IndexSpace.of(descriptor, cls.SPACE), sku.schedule
         assert isinstance(schedule, Schedule)
+        vec = VECTOR_BYTES // sku.element.row.bytes
+        if cls.LISTS:
+            of = cls._listed(space)
+            axes = of.keyed, of.others, of.indexed, (*of.groups, *of.summed)
+            lists, cells, keys, positions = (math.prod(space.extent[a] for a in part) for part in axes)
+            return ListCut.of(lists, cells, keys, positions, vec, schedule)
         summed = math.prod(n for (dim, _), n in space.extent.items() if dim in cls.SUMMED)
         kept = math.prod(n for (dim, _), n in space.extent.items() if dim not in cls.SUMMED)
-        run, vec = space.run_apart_from(cls.SUMMED), VECTOR_BYTES // sku.element.row.bytes
+        run = space.run_apart_from(cls.SUMMED)
         return Cut.of(kept, summed, run, vec, schedule, cheap=not any(cls.SUM_BYTES))
+
+    @classmethod
+    def _listed(cls, space: IndexSpace) -> Listed:
+        """The axes of the program's reductions by an index."""
+        keys, dim = cls.LISTS
+        varying = {axis for axes in space.axes_along(cls.AXES[keys]) for axis in axes}
+        return Listed.of(space, varying, dim, cls.SUMMED)
 
     def depth_of(self, dims: Collection[str], count: int) -> int:
         """The maximum number of roundings of one of the `count` terms of a sum over `dims`."""
@@ -111,7 +136,7 @@ class MapPlan(PassedPlan[M]):
         return self._cut.depth(VECTOR_BYTES // self.element.row.bytes, schedule) if self._cut else count
 
     @cached_property
-    def _cut(self) -> Cut | None:
+    def _cut(self) -> Cut | ListCut | None:
         return self.cut(self.descriptor, self.sku)
 
     @cached_property
@@ -121,6 +146,8 @@ class MapPlan(PassedPlan[M]):
     @cached_property
     def _sides(self) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
         """The kept axes and the summed axes."""
+        if isinstance(self._cut, ListCut):
+            return (of := self._listed(self._space)).kept, of.summed
         gone = self.SUMMED if self._cut else ()
         kept = tuple(a for a in self._space.extent if a[0] not in gone)
         return kept, tuple(a for a in self._space.extent if a[0] in gone)
@@ -147,6 +174,8 @@ class MapPlan(PassedPlan[M]):
 
     @cached_property
     def _wide(self) -> bool:
+        if isinstance(self._cut, ListCut):
+            return self._cut.lists * self._cut.cells >= _NARROW
         return math.prod(self._space.extent.values()) >= _NARROW
 
     @classmethod
@@ -178,8 +207,11 @@ class MapPlan(PassedPlan[M]):
         """Layouts, how cells' values are used, whether indices are wide, and which operands are one element a pack."""
         if self._passes:
             return
-        singles = self._cut is not None and self._cut.walk == "singles"
-        for layout, wide in product(("strided",) if singles else self.LAYOUTS, (False, True)):
+        walk = self._cut.walk if self._cut else ""
+        layouts = {"singles": ("strided",), "lists": ("packed", "strided")}.get(walk, self.LAYOUTS)
+        if walk == "lists":
+            yield from (("strided", "order", wide, ()) for wide in (False, True))
+        for layout, wide in product(layouts, (False, True)):
             for walk in (self._cut.walk,) if self._cut else ("cells", "copies")[: 2 if layout == "packed" else 1]:
                 yield layout, walk, wide, ()
                 if layout == "packed" and self._splat:
@@ -261,8 +293,10 @@ class MapPlan(PassedPlan[M]):
             geometry = self._geometries[key] = self._geometry(used, skipped)
         return geometry.launches(views, workspace)
 
-    def _geometry(self, views: Views, skipped: tuple[str, ...]) -> Geometry:
+    def _geometry(self, views: Views, skipped: tuple[str, ...]) -> Geometry | ListGeometry:
         steps = self._steps(views)
+        if isinstance(self._cut, ListCut):
+            return self._list_geometry(views, steps, self._cut, skipped)
         kept, across = self._cells(views, steps) if self._cut is None else self._merge(*self._sides, steps)
         layout, packed = self._layout(views, list(steps), kept, across)
         if layout not in self.layouts:
@@ -281,6 +315,41 @@ class MapPlan(PassedPlan[M]):
         cut = self._cut or CellCut.of(math.prod(kept.extents), copies, layout, vec, schedule)
         words = self._words(views, packed, kept, across, cut.words(schedule), wide=wide)
         return Geometry(source, words, cut.grids(schedule) if written else (), schedule.threads)
+
+    def _list_geometry(
+        self, views: Views, steps: Mapping[str, Mapping[Axis, int]], cut: ListCut, skipped: tuple[str, ...]
+    ) -> ListGeometry:
+        schedule, operands = self.sku.schedule, list(steps)
+        assert isinstance(schedule, Schedule)
+        keys, written = self.LISTS[0], [n for n in views if self.ARGUMENTS[n].written]
+        of = self._listed(self._space).ordered(steps[written[0]] if written else _NO_AXIS)
+        types = tuple(views[n].element if n in views else self.elements_of(n)[0] for n in self.CHOSEN)
+        numbers = of.numbers(self._space.extent)
+        step = numbers[of.indexed[-1]]
+        # Keys lie along axes of their own, and lists of groups beside them.
+        alone = {n: strides if n == keys else _NO_AXIS for n, strides in steps.items()}
+        groups, across = self._merged(of.groups, {**alone, "": numbers}), self._merged(of.summed, alone)
+        groups, group = _Side(groups.extents, groups.strides[:-1]), groups.strides[-1]
+        far = self._is_far(views, operands, groups, across)
+        order = self._words(
+            views, 0, groups, across, cut.words(schedule), wide=far, lists=cut.list_words(step, group, schedule)
+        )
+        source = self._source("strided", "order", types, skipped, far, ())
+        sort = Geometry(source, order, cut.sort_grids(schedule) if written else (), schedule.threads)
+
+        kept, across = self._merge(of.kept, of.summed, steps)
+        layout, packed = self._layout(views, operands, kept, across)
+        if layout not in self.layouts:
+            raise self._other_layout(layout)
+        wide = self._wide or self._is_far(views, operands, kept, across)
+        is_usual = layout == "packed" and not any(kept.strides[n][-1] for n in self._splat)
+        source = self._source(layout, "lists", types, skipped, wide, self._splat if is_usual else ())
+        words = self._words(
+            views, packed, kept, across, cut.words(schedule), wide=wide, lists=cut.list_words(step, (), schedule)
+        )
+        lanes = VECTOR_BYTES // self.element.row.bytes if layout == "packed" else 1
+        grids = cut.grids(lanes, schedule) if written else ()
+        return ListGeometry(sort, Geometry(source, words, grids, schedule.threads))
 
     def _cells(self, views: Views, steps: Mapping[str, Mapping[Axis, int]]) -> tuple[_Side, _Side]:
         """The axes of cells, and those along which they are copied.
@@ -317,24 +386,37 @@ class MapPlan(PassedPlan[M]):
                 return True
         return False
 
-    def _words(self, views: Views, packed: int, kept: _Side, across: _Side, cut: Sequence[int], *, wide: bool) -> Words:
+    def _words(
+        self,
+        views: Views,
+        packed: int,
+        kept: _Side,
+        across: _Side,
+        cut: Sequence[int],
+        *,
+        wide: bool,
+        lists: Sequence[int] = (),
+    ) -> Words:
         words = Words()
+        sizes = self._parts_bytes(self.descriptor, self.sku)
+        offsets = [sum(sizes[:place]) for place in range(len(sizes))]
         words += [0, packed]
         for side in (kept, across):
             words += space_words(side.extents, wide=wide)
             for strides in side.strides:
                 words += [*strides[::-1], *[0] * (MAX_AXES - len(strides))]
         words += cut
+        words += lists
+        for offset in offsets[len(self.SUMS) :]:
+            words.scratch(offset)
         for name in self.ARGUMENTS:
             words.point(name)
         for name in self.PLACED:
             words += self._placed_axes(views, name)
         words += [self._space.size(dim) for dim in self.SIZES]
         words += self._words_of(self.SCALARS)
-        offset = 0
-        for size in self._parts_bytes(self.descriptor, self.sku):
+        for offset in offsets[: len(self.SUMS)]:
             words.scratch(offset)
-            offset += size
         return words
 
     def _steps(self, views: Views) -> dict[str, dict[Axis, int]]:
@@ -377,7 +459,9 @@ class MapPlan(PassedPlan[M]):
             tensor, beside = views[name], others.strides[number] if several else ()
             written, itemsize = self.ARGUMENTS[name].written, tensor.element.row.bytes
             placed.append(Placed(number, tensor.pointer, itemsize, written, along.strides[number], beside))
-        allowed = self.layouts - {"flat"} if walk == "columns" else self.layouts
+        allowed = self.layouts - {"flat"} if walk in ("columns", "lists") else self.layouts
+        if isinstance(self._cut, ListCut) and self._cut.cells % vec:
+            return "strided", 0
         return layout_of(placed, along.extents, vec, cells=self._cut is None, allowed=allowed)
 
 

@@ -80,7 +80,9 @@ enum class Walk {
     COPIES,   // they are stored several times
     ROWS,     // they are summed along the last axis and others
     COLUMNS,  // they are summed along other axes than the last
-    SINGLES   // as COLUMNS, each sum by one thread
+    SINGLES,  // as COLUMNS, each sum by one thread
+    ORDER,    // their positions are ordered by key
+    LISTS     // those that have a key in common are summed
 };
 
 // COLUMNS has no packs to move if cells are not PACKED: neighbouring threads take neighbouring cells.

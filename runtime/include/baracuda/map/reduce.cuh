@@ -309,6 +309,11 @@ template <int OUTPUTS> struct Owned {
     template <class M> struct Values {
         typename M::Value of[OUTPUTS];
 
+        // What is made of no terms.
+        __device__ void clear() {
+#pragma unroll
+            for (int i = 0; i < OUTPUTS; ++i) of[i] = M::none();
+        }
         // The slices of an owner pairwise; slice 0 gets the value. Neighbouring owners are contiguous in scratch.
         // All threads of the block take part.
         template <class Share>

@@ -279,7 +279,13 @@ template <class Program, class Args> __device__ void reduce_splits(const Args& a
     store_values<Program, 1>(args, run, live, values);
 }
 
+// Those of reductions by an index, which include by_index.cuh.
+template <class Program, class Args> __device__ void order_positions(const Args& args);
+template <class Program, class Args> __device__ void walk_lists(const Args& args);
+
 template <class Program, class Args> __device__ void walk(const Args& args) {
+    if constexpr (WALK == Walk::ORDER) order_positions<Program>(args);
+    if constexpr (WALK == Walk::LISTS) walk_lists<Program>(args);
     if constexpr (WALK == Walk::CELLS || WALK == Walk::COPIES) store_cells<Program>(args);
     if constexpr (WALK == Walk::SINGLES) reduce_singles<Program>(args);
     if constexpr (WALK == Walk::ROWS || WALK == Walk::COLUMNS) {
@@ -333,7 +339,8 @@ template <class Program> __device__ constexpr int blocks_of_sums(int operands) {
 template <class Program> __device__ constexpr int blocks_per_sm() {
     constexpr int OPERANDS = Program::Args::OPERANDS - count_splat();
     constexpr bool STORED = WALK == Walk::CELLS || WALK == Walk::COPIES;
-    if (BARACUDA_WIDE) return 1;
+    if (BARACUDA_WIDE || WALK == Walk::ORDER) return 1;
+    if (WALK == Walk::LISTS) return LAYOUT == Layout::PACKED ? 4 : 3;
     if (Program::PLACED) return !STORED ? 1 : LAYOUT == Layout::PACKED ? 4 : 3;
     // Measured: f64 4131 GB/s with 6 blocks, 3934 with 8; bf16 3379 and 3550.
     if (WALK == Walk::SINGLES) return sizeof(Element) > 4 ? 6 : 8;

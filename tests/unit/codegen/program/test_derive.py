@@ -143,6 +143,8 @@ def test_gradients_of_the_folder_are_those_written_by_hand(op: str) -> None:
     rng, space = np.random.default_rng(2), Space(dict(zip(forward.dims, (2, 3, 4, 5), strict=False)))
     names = sorted({*forward.inputs, *dims})
     arrays: dict[str, Any] = {n: rng.normal(size=space.shape(dims.get(n, everywhere))) for n in names}
+    whole = [n for n, tensor in forward.inputs.items() if forward.sort_of(tensor) == "int"]
+    arrays |= {n: rng.integers(-1, 4, arrays[n].shape) for n in whole}
     arrays |= {n: f.default or 0.5 for n, f in forward.descriptor.items() if f.type == "float"}
     arrays |= {n: f.default or 0 for n, f in forward.descriptor.items() if f.type == "int"}
     values = evaluate(lines, arrays, space)

@@ -1,0 +1,98 @@
+"""The files of a pack, in memory; and its folder, which is there as a whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from baracuda.runtime import InvalidProblem
+from baracuda.runtime.compile.cubin import nvrtc_build, nvrtc_version
+from baracuda.runtime.compile.cubin_store import Cubin
+from baracuda.runtime.compile.headers import INCLUDE, header_digests
+from baracuda.runtime.compile.kernel_key import kernel_key, text_digest
+from baracuda.runtime.compile.options import options_of
+from baracuda.runtime.packs.layout import FORMAT, KERNELS, MANIFEST, code_name, digest_of, manifest_text
+
+from .wanted import Wanted
+
+Files = dict[str, bytes]  # content by path
+_OF_A_SOURCE = ("fma", "ftz")  # options that differ between sources
+
+
+def files_of(compiled: Iterable[tuple[Wanted, Cubin]], licence: str) -> Files:
+    """The files of a pack: the same bytes for the same kernels from the same compiler."""
+    files: Files = {}
+    lines: dict[str, dict[str, Any]] = {}
+    headers: dict[str, str] = {}
+    archs: set[str] = set()
+    for kernel, cubin in compiled:
+        digest = digest_of(cubin.image)
+        files[code_name(digest, kernel.arch)] = cubin.image
+        key = kernel_key(kernel.source, kernel.arch)
+        lines[key] = {"key": key, "code": digest, "bytes": len(cubin.image), **_facts(kernel, cubin)}
+        headers |= {name: of.hex() for name, of in header_digests(kernel.source.text, INCLUDE)}
+        archs.add(kernel.arch)
+    text = "".join([f"{json.dumps(lines[key])}\n" for key in sorted(lines)]).encode()
+    facts = {
+        "format": FORMAT,
+        "made by": f"baracuda-gen {version('baracuda-gen')}",
+        "NVRTC": nvrtc_version(),
+        "NVRTC build": nvrtc_build(),
+        "licence": licence,
+        "architectures": sorted(archs),
+        "options": _shared_options(kernel.source for kernel, _ in compiled),
+        "headers": headers,
+        "kernels": len(lines),
+        KERNELS: digest_of(text),
+    }
+    return {MANIFEST: manifest_text(facts).encode(), KERNELS: text, **dict(sorted(files.items()))}
+
+
+def _shared_options(sources: Iterable[Any]) -> dict[str, object]:
+    options = options_of(next(iter(sources)))
+    return {name: value for name, value in options.items() if name not in _OF_A_SOURCE}
+
+
+def _facts(kernel: Wanted, cubin: Cubin) -> dict[str, Any]:
+    source, options, resources = kernel.source, options_of(kernel.source), asdict(cubin.resources)
+    del resources["seconds"]  # which no two compilations share
+    return {
+        "arch": kernel.arch,
+        "kernel": source.symbol,
+        "file": source.path,
+        "sku": str(kernel.sku),
+        "guarantee": str(kernel.sku.precision_guarantee),
+        "text": text_digest(source),
+        "constants": source.defines,
+        "options": {name: options[name] for name in _OF_A_SOURCE},
+        "resources": resources,
+    }
+
+
+def write_folder(folder: Path, files: Mapping[str, bytes], mark: str = MANIFEST) -> None:
+    """Write `files` beside `folder` and move them there at the end; a folder that has the file `mark` is replaced.
+
+    Raises InvalidProblem if something else is there.
+    """
+    folder = folder.absolute()
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / mark).is_file():
+        raise InvalidProblem(f"{folder} is no pack and not empty; name another folder with --out")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    made, before = (folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.baracuda-tmp") for _ in range(2))
+    try:
+        for name, content in files.items():
+            (made / name).parent.mkdir(parents=True, exist_ok=True)
+            (made / name).write_bytes(content)
+        if folder.exists():
+            os.rename(folder, before)
+        os.rename(made, folder)
+    finally:
+        for left in (made, before):
+            shutil.rmtree(left, ignore_errors=True)

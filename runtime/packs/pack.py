@@ -1,0 +1,84 @@
+"""A pack: checked when it is opened, and each kernel when it is read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ..errors import PackError
+from ..values import one_line
+from .layout import FORMAT, KERNELS, MANIFEST, code_name, digest_of, facts_digest, line_start
+
+
+@dataclass(frozen=True, slots=True)
+class PackedKernel:
+    """A line of the pack, and the code that it names."""
+
+    facts: dict[str, Any]
+    code: bytes
+
+
+class Pack:
+    """A folder that is only read. Whatever is not as its manifest says raises PackError."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.facts = self._manifest()
+        self.archs: frozenset[str] = frozenset(self.facts["architectures"])
+
+    def _manifest(self) -> dict[str, Any]:
+        try:
+            facts = json.loads(self._read(MANIFEST))
+            if facts["format"] != FORMAT:
+                raise self._wrong(f"is of format {one_line(facts['format'], 20)}, this version reads {FORMAT}", "pack again")
+            if facts["digest"] != facts_digest(facts):
+                raise self._wrong(f"{MANIFEST} was changed after it was packed")
+            if set(map(type, [facts[KERNELS], *facts["architectures"], *facts["headers"]])) - {str}:
+                raise TypeError
+        except (ValueError, TypeError, KeyError, RecursionError):
+            raise self._wrong(f"{MANIFEST} cannot be read") from None
+        return facts  # type: ignore[no-any-return] # of the types just seen
+
+    @cached_property
+    def _lines(self) -> bytes:
+        lines = self._read(KERNELS)
+        if digest_of(lines) != self.facts[KERNELS]:
+            raise self._wrong(f"{KERNELS} is not what {MANIFEST} says")
+        return lines
+
+    def get(self, key: str) -> PackedKernel | None:
+        """The kernel of `key`, or None if the pack has none."""
+        at = self._lines.find(line_start(key))
+        if at < 0:
+            return None
+        facts = json.loads(self._lines[at : self._lines.index(b"\n", at)])
+        code = self._read(name := code_name(facts["code"], facts["arch"]))
+        if digest_of(code) != facts["code"]:
+            raise self._wrong(f"{name} is not what {KERNELS} says")
+        return PackedKernel(facts, code)
+
+    def named(self, symbol: str) -> Iterator[dict[str, Any]]:
+        """The facts of every kernel of this name."""
+        name = f'"kernel": {json.dumps(symbol)}'.encode()
+        return (json.loads(line) for line in self._lines.splitlines() if name in line)
+
+    def __len__(self) -> int:
+        """The number of kernels."""
+        return self._lines.count(b"\n")
+
+    def __iter__(self) -> Iterator[str]:
+        """Every key."""
+        return (json.loads(line)["key"] for line in self._lines.splitlines())
+
+    def _read(self, name: str) -> bytes:
+        try:
+            return (self.folder / name).read_bytes()
+        except OSError as error:
+            raise self._wrong(f"{name} cannot be read ({error.strerror})") from None
+
+    def _wrong(self, problem: str, remedy: str = "install or pack it again, or take it away") -> PackError:
+        return PackError(f"pack {one_line(self.folder)}: {problem}; {remedy}")

@@ -71,6 +71,7 @@ def compile(**options: Any) -> None:
 @click.option("--problem", multiple=True, metavar="TEXT", help="Kernels of a problem: PLAN FIELD=VALUE...; repeatable.")
 @click.option("--out", type=arguments.FOLDER, required=True, help="The pack's folder; that of the wheel with --wheel.")
 @arguments.archs("sm_80", "sm_89", "sm_90")
+@arguments.LAYOUTS
 @click.option("--ptx", is_flag=True, help="With PTX of the latest architecture, for GPUs that come after it.")
 @click.option("--wheel", is_flag=True, help="Write a wheel, which is found where it is installed.")
 @click.option("--name", default="baracuda-pack", show_default=True, help="Distribution that the wheel is of.")

@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 import shutil
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from importlib.metadata import version
@@ -34,7 +35,7 @@ def files_of(compiled: Iterable[tuple[Wanted, Cubin]], licence: str) -> Files:
     archs: set[str] = set()
     for kernel, cubin in compiled:
         digest = digest_of(cubin.image)
-        files[code_name(digest, kernel.arch)] = cubin.image
+        files[code_name(digest, kernel.arch)] = zlib.compress(cubin.image, 9)
         key = kernel_key(kernel.source, kernel.arch)
         lines[key] = {"key": key, "code": digest, "bytes": len(cubin.image), **_facts(kernel, cubin)}
         headers |= {name: of.hex() for name, of in header_digests(kernel.source.text, INCLUDE)}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from baracuda.codegen.project import PACKAGE
+from baracuda.codegen.project import PACKAGE, Project
 from baracuda.runtime import CompileError, InvalidProblem, Unsupported
 from baracuda.runtime.compile.cubin import compile_many, compile_ptx
 from baracuda.runtime.compile.cubin_store import Cubin
@@ -36,6 +36,7 @@ def pack(
     *,
     out: Path,
     archs: Sequence[str],
+    layouts: Sequence[str] = (),
     problem: Sequence[str] = (),
     problems: Path | None = None,
     package: str = PACKAGE,
@@ -49,7 +50,7 @@ def pack(
     """Write a pack to `out`, or a wheel into it; true if every kernel compiles, else nothing is written."""
     start = time.perf_counter()
     targets = list(dict.fromkeys(arch.removesuffix("a") for arch in archs))  # a GPU of sm_90 runs code for both
-    wanted = list(_of_ops(ops, specs, templates, targets, package))
+    wanted = _of_ops(ops, read_project(specs, templates), targets, layouts, package) if ops else []
     read = read_problems(problem, problems, package)
     wanted += _of_problems(read, targets)
     if not wanted:
@@ -71,11 +72,9 @@ def pack(
 
 
 def _of_ops(
-    ops: Sequence[str], specs: Path, templates: Sequence[Path], archs: Sequence[str], package: str
-) -> Iterator[Wanted]:
-    if ops:
-        project = read_project(specs, templates)
-        yield from map(Wanted.of, list_kernels(project, ops, archs=archs, package=package))
+    ops: Sequence[str], project: Project, archs: Sequence[str], layouts: Sequence[str], package: str
+) -> list[Wanted]:
+    return [Wanted.of(v) for v in list_kernels(project, ops, archs=archs, layouts=layouts, package=package)]
 
 
 def _of_problems(problems: Sequence[Problem], archs: Sequence[str]) -> Iterator[Wanted]:

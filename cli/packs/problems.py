@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from baracuda.codegen.spec.wording import did_you_mean
-from baracuda.runtime import InvalidProblem, Kernel, KernelSku, KernelSource, PlanPreference, as_bool, as_int
+from baracuda.runtime import (
+    InvalidProblem,
+    Kernel,
+    KernelSku,
+    KernelSource,
+    PlanPreference,
+    Unsupported,
+    as_bool,
+    as_int,
+)
 from baracuda.runtime.devices.architecture import Architecture
 from baracuda.runtime.plans.plan import Plan
 
@@ -34,8 +43,8 @@ class Problem:
     def read(cls, line: str, package: str) -> Problem:
         """The problem of a line; plans without a prefix are of `package`. Raises InvalidProblem or Unsupported."""
         try:
-            name, *words = shlex.split(line)
-        except ValueError as error:  # no name, or a quotation without an end
+            name, *words = shlex.split(line) or [""]
+        except ValueError as error:  # a quotation without an end
             raise InvalidProblem(f"{line!r} is no problem ({error}); write PLAN FIELD=VALUE...") from None
         prefix, _, plan = name.rpartition(".")
         kind = plan_called(plan, prefix or package)
@@ -70,7 +79,7 @@ def read_problems(lines: Iterable[str], file: Path | None, package: str) -> list
         if line.strip() and not line.startswith("#"):
             try:
                 found.append(Problem.read(line, package))
-            except InvalidProblem as error:
+            except (InvalidProblem, Unsupported) as error:
                 raise InvalidProblem(f"{file}:{number}: {error}") from None
     return found
 
@@ -107,4 +116,5 @@ def _preferred(name: str, text: str) -> Any:
 
 def _sku_of(source: KernelSource, skus: Iterable[KernelSku]) -> KernelSku:
     """The kernel whose symbol a source's begins with, the longest such."""
-    return max((sku for sku in skus if f"{source.symbol}_".startswith(f"{sku.symbol}_")), key=lambda sku: len(sku.symbol))
+    named = (sku for sku in skus if f"{source.symbol}_".startswith(f"{sku.symbol}_"))
+    return max(named, key=lambda sku: len(sku.symbol))

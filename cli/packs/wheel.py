@@ -31,7 +31,9 @@ def write_wheel(folder: Path, name: str, files: Mapping[str, bytes], licence: st
         f"Metadata-Version: 2.4\nName: {name}\nVersion: {own}\nSummary: Compiled kernels for baracuda-gen\n"
         f"License-Expression: {licence}\nRequires-Dist: baracuda-gen=={own}\n"
     ).encode()
-    contents[f"{info}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: baracuda-gen\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    contents[f"{info}/WHEEL"] = (
+        b"Wheel-Version: 1.0\nGenerator: baracuda-gen\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    )
     contents[f"{info}/entry_points.txt"] = f"[{ENTRY_POINTS}]\n{name} = {module}\n".encode()
     record = "".join([f"{path},sha256={_digest(content)},{len(content)}\n" for path, content in contents.items()])
     contents[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()

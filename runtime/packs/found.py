@@ -56,5 +56,6 @@ def _folder_of(module: str) -> Path:
     with suppress(ImportError, ValueError):
         spec = find_spec(module)
     if spec is None or not spec.submodule_search_locations:
-        raise PackError(f"an entry point in {ENTRY_POINTS!r} names {module!r}, which is no package; install its wheel again")
+        point = f"an entry point in {ENTRY_POINTS!r} names {module!r}"
+        raise PackError(f"{point}, which is no package; install its wheel again")
     return Path(next(iter(spec.submodule_search_locations)))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -33,8 +35,8 @@ class Pack:
     def _manifest(self) -> dict[str, Any]:
         try:
             facts = json.loads(self._read(MANIFEST))
-            if facts["format"] != FORMAT:
-                raise self._wrong(f"is of format {one_line(facts['format'], 20)}, this version reads {FORMAT}", "pack again")
+            if (made := facts["format"]) != FORMAT:
+                raise self._wrong(f"is of format {one_line(made, 20)}, this version reads {FORMAT}", "pack again")
             if facts["digest"] != facts_digest(facts):
                 raise self._wrong(f"{MANIFEST} was changed after it was packed")
             if set(map(type, [facts[KERNELS], *facts["architectures"], *facts["headers"]])) - {str}:
@@ -56,10 +58,13 @@ class Pack:
         if at < 0:
             return None
         facts = json.loads(self._lines[at : self._lines.index(b"\n", at)])
-        code = self._read(name := code_name(facts["code"], facts["arch"]))
-        if digest_of(code) != facts["code"]:
-            raise self._wrong(f"{name} is not what {KERNELS} says")
-        return PackedKernel(facts, code)
+        stored = self._read(name := code_name(facts["code"], facts["arch"]))
+        unpacker = zlib.decompressobj()
+        with suppress(zlib.error):
+            code = unpacker.decompress(stored, facts["bytes"])
+            if unpacker.eof and not unpacker.unused_data and digest_of(code) == facts["code"]:
+                return PackedKernel(facts, code)
+        raise self._wrong(f"{name} is not what {KERNELS} says")
 
     def named(self, symbol: str) -> Iterator[dict[str, Any]]:
         """The facts of every kernel of this name."""

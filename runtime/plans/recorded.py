@@ -1,7 +1,7 @@
 """Problems as lines of text, which `baracuda-gen pack` reads; and the file that a recorded run writes them to.
 
-A line is the name of a plan and words `name=value`: fields of its descriptor, what it was selected with (`select.archs=`) and
-element types that the caller chose (`dtypes.gamma=f32`), quoted as in a shell.
+A line is the name of a plan and words `name=value`: fields of its descriptor, what it was selected with
+(`select.archs=`) and element types that the caller chose (`dtypes.gamma=f32`), quoted as in a shell.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def problem_line(plan: Plan[Any], dtypes: Types) -> str:
 
 
 def _words(plan: Plan[Any], dtypes: Types) -> Iterator[str]:
-    for field in fields(plan.descriptor):  # type: ignore[arg-type] # a dataclass, as every generated descriptor is
+    for field in fields(plan.descriptor):
         yield f"{field.name}={_text(getattr(plan.descriptor, field.name))}"
     for name in DEFAULT.__dataclass_fields__:
         if (value := getattr(plan._preference, name)) != getattr(DEFAULT, name):

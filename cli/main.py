@@ -74,7 +74,8 @@ def compile(**options: Any) -> None:
 @arguments.LAYOUTS
 @click.option("--ptx", is_flag=True, help="With PTX of the latest architecture, for GPUs that come after it.")
 @click.option("--wheel", is_flag=True, help="Write a wheel, which is found where it is installed.")
-@click.option("--name", default="baracuda-pack", show_default=True, help="Distribution that the wheel is of.")
+@click.option("--hub", is_flag=True, help="Write a repository that the package `kernels` loads, with torch.")
+@click.option("--name", default="baracuda-pack", show_default=True, help="Name of the wheel or the repository.")
 @click.option("--licence", default="Apache-2.0", show_default=True, help="SPDX expression for the kernels.")
 @arguments.ANY_SPECS
 @arguments.TEMPLATES

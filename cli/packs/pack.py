@@ -20,6 +20,7 @@ from ..kernels.compile_report import show_errors
 from ..reading import list_kernels, read_project
 from ..terminal import progress, show_json, working
 from .files import files_of, write_folder
+from .hub import METADATA, hub_files
 from .problems import Problem, read_problems
 from .wanted import Wanted, by_key
 from .wheel import write_wheel
@@ -42,6 +43,7 @@ def pack(
     package: str = PACKAGE,
     ptx: bool = False,
     wheel: bool = False,
+    hub: bool = False,
     name: str = "baracuda-pack",
     licence: str = LICENCE,
     jobs: int | None = None,
@@ -53,6 +55,8 @@ def pack(
     wanted = _of_ops(ops, read_project(specs, templates), targets, layouts, package) if ops else []
     read = read_problems(problem, problems, package)
     wanted += _of_problems(read, targets)
+    if wheel and hub:
+        raise InvalidProblem("--wheel and --hub are two forms of a pack; name one of them")
     if not wanted:
         raise InvalidProblem("nothing to pack; name ops with --op, or problems with --problems or --problem")
     kernels = by_key(wanted)
@@ -63,10 +67,13 @@ def pack(
     if ptx:
         compiled += _with_ptx(compiled, targets, jobs)
     files = files_of(compiled, licence)
+    place = out
     if wheel:
         place = write_wheel(out, name, files, licence)
+    elif hub:
+        write_folder(out, hub_files(name, files, licence), METADATA)
     else:
-        write_folder(place := out, files)
+        write_folder(out, files)
     _show(place, files, len(compiled), time.perf_counter() - start, as_json)
     return True
 

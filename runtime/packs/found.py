@@ -1,4 +1,4 @@
-"""The packs of this process: those of BARACUDA_PACKS, in its order, then those of installed wheels."""
+"""The packs of this process: those of BARACUDA_PACKS, in its order, those added, then those of installed wheels."""
 
 from __future__ import annotations
 
@@ -16,9 +16,17 @@ from .layout import ENTRY_POINTS, PATHS
 from .pack import Pack
 
 
+_added: list[Pack] = []
+
+
 def packs() -> tuple[Pack, ...]:
     """Every pack, the first to be looked in first. Raises PackError for one that is named but is not there."""
-    return (*_of_variable(os.environ.get(PATHS, "")), *_of_wheels())
+    return (*_of_variable(os.environ.get(PATHS, "")), *_added, *_of_wheels())
+
+
+def add(folder: Path) -> None:
+    """Look in the pack in `folder`, too, from now on. Raises PackError if there is none."""
+    _added.append(Pack(folder.absolute()))
 
 
 @cache

@@ -1,8 +1,8 @@
 """What a pack's folder holds.
 
 `manifest.json` says what the pack is and has the digest of `kernels.jsonl`. That has a line for each kernel, sorted by
-key, with the digest of its code, which names the file in `code`. Code is compressed there, to a quarter; reading it takes
-0.1 ms.
+key, with the digest of its code, which names the file in `code`. Code is compressed there, to a quarter; reading it
+takes 0.1 ms.
 """
 
 from __future__ import annotations

@@ -76,6 +76,7 @@ def compile(**options: Any) -> None:
 @click.option("--wheel", is_flag=True, help="Write a wheel, which is found where it is installed.")
 @click.option("--hub", is_flag=True, help="Write a repository that the package `kernels` loads, with torch.")
 @click.option("--name", default="baracuda-pack", show_default=True, help="Name of the wheel or the repository.")
+@click.option("--sign", type=arguments.FILE, metavar="KEY", help="Sign it with this private key: Ed25519, in PEM.")
 @click.option("--licence", default="Apache-2.0", show_default=True, help="SPDX expression for the kernels.")
 @arguments.ANY_SPECS
 @arguments.TEMPLATES

@@ -9,7 +9,7 @@ import shutil
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ def files_of(compiled: Iterable[tuple[Wanted, Cubin]], licence: str) -> Files:
     text = "".join([f"{json.dumps(lines[key])}\n" for key in sorted(lines)]).encode()
     facts = {
         "format": FORMAT,
-        "made by": f"baracuda-gen {version('baracuda-gen')}",
+        "made by": f"baracuda-gen {own_version()}",
         "NVRTC": nvrtc_version(),
         "NVRTC build": nvrtc_build(),
         "licence": licence,
@@ -54,6 +54,14 @@ def files_of(compiled: Iterable[tuple[Wanted, Cubin]], licence: str) -> Files:
         KERNELS: digest_of(text),
     }
     return {MANIFEST: manifest_text(facts).encode(), KERNELS: text, **dict(sorted(files.items()))}
+
+
+def own_version() -> str:
+    """The version whose plans find the pack. Raises InvalidProblem where only its folder is there."""
+    try:
+        return version("baracuda-gen")
+    except PackageNotFoundError:
+        raise InvalidProblem("baracuda-gen is not installed, so no pack can say which version it is for") from None
 
 
 def _shared_options(sources: Iterable[Any]) -> dict[str, object]:

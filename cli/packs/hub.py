@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from importlib.metadata import version
 
 from baracuda.runtime import InvalidProblem
 from baracuda.runtime.packs.layout import MANIFEST
 
-from .files import Files
+from .files import Files, own_version
 
 _VARIANT = "build/torch-cuda"  # for any version of torch and CUDA: it holds no code that is linked to them
 METADATA = f"{_VARIANT}/metadata.json"  # by which a folder is known to be such a repository
@@ -48,7 +47,7 @@ def hub_files(name: str, files: Mapping[str, bytes], licence: str) -> Files:
     }
     return {
         METADATA: f"{json.dumps(metadata, indent=2)}\n".encode(),
-        f"{_VARIANT}/__init__.py": _MODULE.format(version=version("baracuda-gen")).encode(),
+        f"{_VARIANT}/__init__.py": _MODULE.format(version=own_version()).encode(),
         **{f"{_VARIANT}/pack/{path}": content for path, content in files.items()},
     }
 

@@ -14,7 +14,8 @@ from baracuda.codegen.project import PACKAGE, Project
 from baracuda.runtime import CompileError, InvalidProblem, Unsupported
 from baracuda.runtime.compile.cubin import compile_many, compile_ptx
 from baracuda.runtime.compile.cubin_store import Cubin
-from baracuda.runtime.packs.layout import MANIFEST
+from baracuda.runtime.packs.layout import MANIFEST, SIGNATURE
+from baracuda.runtime.packs.signature import signature
 
 from ..kernels.compile_report import show_errors
 from ..reading import list_kernels, read_project
@@ -44,6 +45,7 @@ def pack(
     ptx: bool = False,
     wheel: bool = False,
     hub: bool = False,
+    sign: Path | None = None,
     name: str = "baracuda-pack",
     licence: str = LICENCE,
     jobs: int | None = None,
@@ -67,6 +69,8 @@ def pack(
     if ptx:
         compiled += _with_ptx(compiled, targets, jobs)
     files = files_of(compiled, licence)
+    if sign:
+        files[SIGNATURE] = signature(files[MANIFEST], sign)
     place = out
     if wheel:
         place = write_wheel(out, name, files, licence)

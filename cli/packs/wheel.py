@@ -8,12 +8,13 @@ import io
 import re
 import zipfile
 from collections.abc import Mapping
-from importlib.metadata import version
 from pathlib import Path
 
 from baracuda.runtime import InvalidProblem
 from baracuda.runtime.cache.publish import publish
 from baracuda.runtime.packs.layout import ENTRY_POINTS
+
+from .files import own_version
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(-[A-Za-z0-9]+)*")
 _EARLIEST = (1980, 1, 1, 0, 0, 0)  # of every file, whenever it was made
@@ -24,7 +25,7 @@ def write_wheel(folder: Path, name: str, files: Mapping[str, bytes], licence: st
     """Write the wheel of the distribution `name`, which needs this version of baracuda-gen, into `folder`."""
     if not _NAME.fullmatch(name):
         raise InvalidProblem(f"{name!r} is no name of a distribution; write letters, digits and single hyphens")
-    module, own = name.lower().replace("-", "_"), version("baracuda-gen")
+    module, own = name.lower().replace("-", "_"), own_version()
     info = f"{module}-{own}.dist-info"
     contents = {f"{module}/__init__.py": b"", **{f"{module}/{path}": content for path, content in files.items()}}
     contents[f"{info}/METADATA"] = (

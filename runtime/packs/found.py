@@ -12,16 +12,16 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ..errors import PackError
-from .layout import ENTRY_POINTS, PATHS
+from .layout import ENTRY_POINTS, PATHS, PUBLIC_KEY
 from .pack import Pack
-
 
 _added: list[Pack] = []
 
 
 def packs() -> tuple[Pack, ...]:
     """Every pack, the first to be looked in first. Raises PackError for one that is named but is not there."""
-    return (*_of_variable(os.environ.get(PATHS, "")), *_added, *_of_wheels())
+    key = os.environ.get(PUBLIC_KEY, "")
+    return (*_of_variable(os.environ.get(PATHS, ""), key), *_added, *_of_wheels(key))
 
 
 def add(folder: Path) -> None:
@@ -30,12 +30,12 @@ def add(folder: Path) -> None:
 
 
 @cache
-def _of_variable(paths: str) -> tuple[Pack, ...]:
+def _of_variable(paths: str, _key: str) -> tuple[Pack, ...]:
     return tuple([Pack(Path(path).absolute()) for path in paths.split(os.pathsep) if path])
 
 
 @cache
-def _of_wheels() -> tuple[Pack, ...]:
+def _of_wheels(_key: str) -> tuple[Pack, ...]:
     return tuple([Pack(_folder_of(module)) for module in _modules()])
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from ..errors import PackError
 from ..values import one_line
 from .layout import FORMAT, KERNELS, MANIFEST, code_name, digest_of, facts_digest, line_start
+from .signature import verify
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Pack:
 
     def _manifest(self) -> dict[str, Any]:
         try:
-            facts = json.loads(self._read(MANIFEST))
+            facts = json.loads(manifest := self._read(MANIFEST))
             if (made := facts["format"]) != FORMAT:
                 raise self._wrong(f"is of format {one_line(made, 20)}, this version reads {FORMAT}", "pack again")
             if facts["digest"] != facts_digest(facts):
@@ -43,6 +44,7 @@ class Pack:
                 raise TypeError
         except (ValueError, TypeError, KeyError, RecursionError):
             raise self._wrong(f"{MANIFEST} cannot be read") from None
+        verify(self.folder, manifest)
         return facts  # type: ignore[no-any-return] # of the types just seen
 
     @cached_property

@@ -75,7 +75,7 @@ def test_the_package_chooses_it_where_torch_has_cuda(repository: Path) -> None:
 
 
 def test_names_that_the_package_refuses_are_refused(tmp_path: Path) -> None:
-    command = ["pack", "--hub", "--name", "My_Pack", "--problem", PROBLEM, "--arch", "sm_80", "--out", str(tmp_path / "r")]
-    result = CliRunner().invoke(main, command)
+    command = ["pack", "--hub", "--name", "My_Pack", "--problem", PROBLEM, "--arch", "sm_80", "--out"]
+    result = CliRunner().invoke(main, [*command, str(tmp_path / "repository")])
     assert result.exit_code == 1 and re.match("'My_Pack' is no name of a kernel; ", result.stderr)
     assert not list(tmp_path.iterdir())

@@ -353,6 +353,21 @@ def test_what_cannot_be_packed_is_said(arguments: list[str], message: str, tmp_p
     assert result.exit_code == 1 and message in result.stderr and not list(tmp_path.rglob("*"))
 
 
+def test_commands_show_packs(pack: Path, copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`why-miss` finds their kernels, where the cache has none; `doctor` lists them, and those that are damaged."""
+    monkeypatch.setenv("BARACUDA_CACHE_DIR", str(copied.parent / "cache"))
+    fields = [word for word in NORM.split() if not word.startswith("select.")]
+    for paths, hits in ((str(pack), "hit"), ("", "miss")):
+        monkeypatch.setenv(PATHS, paths)
+        answers = json.loads(run("why-miss", *fields, "--device", "sm_90", "--json").stdout)
+        assert {answer["hit"] for answer in answers if answer["layout"] == "packed"} == {hits == "hit"}
+    monkeypatch.setenv(PATHS, str(copied))
+    (copied / MANIFEST).write_text("{}")
+    assert f"pack {copied}: {MANIFEST} cannot be read" in run("doctor").stdout
+    monkeypatch.setenv(PATHS, str(pack))
+    assert f"{pack}: {len(Pack(pack))} kernels for compute_90, sm_80, sm_90" in run("doctor").stdout
+
+
 def test_a_path_without_a_pack_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PATHS, str(tmp_path))
     with pytest.raises(PackError, match=re.escape(f"pack {tmp_path}: {MANIFEST} cannot be read (No such file")):

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,15 @@ from baracuda.runtime.compile.cubin_store import Cubin
 from baracuda.runtime.compile.headers import INCLUDE, header_digests
 from baracuda.runtime.compile.kernel_key import kernel_key, text_digest
 from baracuda.runtime.compile.options import options_of
-from baracuda.runtime.packs.layout import FORMAT, KERNELS, MANIFEST, code_name, digest_of, manifest_text
+from baracuda.runtime.packs.layout import (
+    FORMAT,
+    KERNELS,
+    MANIFEST,
+    code_name,
+    digest_of,
+    lines_name,
+    manifest_text,
+)
 
 from .wanted import Wanted
 
@@ -40,7 +49,10 @@ def files_of(compiled: Iterable[tuple[Wanted, Cubin]], licence: str) -> Files:
         lines[key] = {"key": key, "code": digest, "bytes": len(cubin.image), **_facts(kernel, cubin)}
         headers |= {name: of.hex() for name, of in header_digests(kernel.source.text, INCLUDE)}
         archs.add(kernel.arch)
-    text = "".join([f"{json.dumps(lines[key])}\n" for key in sorted(lines)]).encode()
+    tables = {
+        name: "".join([f"{json.dumps(lines[key])}\n" for key in keys]).encode()
+        for name, keys in groupby(sorted(lines), key=lines_name)
+    }
     facts = {
         "format": FORMAT,
         "made by": f"baracuda-gen {own_version()}",
@@ -50,10 +62,9 @@ def files_of(compiled: Iterable[tuple[Wanted, Cubin]], licence: str) -> Files:
         "architectures": sorted(archs),
         "options": _shared_options(kernel.source for kernel, _ in compiled),
         "headers": headers,
-        "kernels": len(lines),
-        KERNELS: digest_of(text),
+        KERNELS: {name: digest_of(table) for name, table in tables.items()},
     }
-    return {MANIFEST: manifest_text(facts).encode(), KERNELS: text, **dict(sorted(files.items()))}
+    return {MANIFEST: manifest_text(facts).encode(), **tables, **dict(sorted(files.items()))}
 
 
 def own_version() -> str:

@@ -1,8 +1,8 @@
 """What a pack's folder holds.
 
-`manifest.json` says what the pack is and has the digest of `kernels.jsonl`. That has a line for each kernel, sorted by
-key, with the digest of its code, which names the file in `code`. Code is compressed there, to a quarter; reading it
-takes 0.1 ms.
+`manifest.json` says what the pack is and has the digests of the files in `kernels`. These have a line for each kernel,
+sorted by key, a file for each first digit of a key, so that little of a large pack is read to find a kernel. A line has
+the digest of the kernel's code, which names the file in `code`. Code is compressed there, to a quarter.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 FORMAT = 1
-MANIFEST, KERNELS, CODE, SIGNATURE = "manifest.json", "kernels.jsonl", "code", "manifest.sig"
+MANIFEST, KERNELS, CODE, SIGNATURE = "manifest.json", "kernels", "code", "manifest.sig"
 ENTRY_POINTS = "baracuda.packs"  # the group in which wheels name the package that is their pack
 PATHS, PUBLIC_KEY = "BARACUDA_PACKS", "BARACUDA_PACK_KEY"
 
@@ -34,8 +34,13 @@ def facts_digest(facts: Mapping[str, Any]) -> str:
     return digest_of(json.dumps(own, sort_keys=True).encode())
 
 
+def lines_name(key: str) -> str:
+    """The file with the line of a kernel."""
+    return f"{KERNELS}/{key[:1]}.jsonl"
+
+
 def line_start(key: str) -> bytes:
-    """How the line of a kernel begins in `kernels.jsonl`."""
+    """How the line of a kernel begins."""
     return f'{{"key": "{key}"'.encode()
 
 

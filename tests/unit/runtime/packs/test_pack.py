@@ -11,23 +11,32 @@ from pathlib import Path
 import pytest
 
 from baracuda.runtime.errors import PackError
-from baracuda.runtime.packs.layout import CODE, FORMAT, KERNELS, MANIFEST, code_name, digest_of, manifest_text
+from baracuda.runtime.packs.layout import (
+    CODE,
+    FORMAT,
+    KERNELS,
+    MANIFEST,
+    code_name,
+    digest_of,
+    lines_name,
+    manifest_text,
+)
 from baracuda.runtime.packs.pack import Pack
 
 CODES = {"a" * 64: (b"\x7fELF code", "sm_90"), "b" * 64: (b".version 8.8\0", "compute_90")}
+LINES = lines_name("a")
 FACTS = {"format": FORMAT, "architectures": ["compute_90", "sm_90"], "headers": {"baracuda/a.cuh": "0"}}
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / CODE).mkdir()
-    lines = []
+    (tmp_path / KERNELS).mkdir()
     for key, (code, arch) in CODES.items():
         facts = {"key": key, "code": digest_of(code), "bytes": len(code), "arch": arch, "kernel": f"k_{arch}"}
-        lines.append(json.dumps(facts) + "\n")
+        (tmp_path / lines_name(key)).write_text(json.dumps(facts) + "\n")
         (tmp_path / code_name(digest_of(code), arch)).write_bytes(zlib.compress(code))
-    (tmp_path / KERNELS).write_text("".join(lines))
-    facts = {**FACTS, KERNELS: digest_of((tmp_path / KERNELS).read_bytes())}
+    facts = {**FACTS, KERNELS: {name: digest_of((tmp_path / name).read_bytes()) for name in map(lines_name, CODES)}}
     (tmp_path / MANIFEST).write_text(manifest_text(facts))
     return tmp_path
 
@@ -61,8 +70,8 @@ def changed(old: str, new: str) -> Callable[[str], str]:
         (MANIFEST, lambda text: "", "manifest.json cannot be read"),
         (MANIFEST, lambda text: "[]", "manifest.json cannot be read"),
         (MANIFEST, lambda text: "[" * 100_000, "manifest.json cannot be read"),
-        (KERNELS, changed("k_sm_90", "k_sm_80"), "kernels.jsonl is not what manifest.json says"),
-        (KERNELS, lambda text: "", "kernels.jsonl is not what manifest.json says"),
+        (LINES, changed("k_sm_90", "k_sm_80"), f"{LINES} is not what manifest.json says"),
+        (LINES, lambda text: "", f"{LINES} is not what manifest.json says"),
     ],
 )
 def test_what_was_changed_is_refused(folder: Path, file: str, change: Callable[[str], str], message: str) -> None:
@@ -72,7 +81,7 @@ def test_what_was_changed_is_refused(folder: Path, file: str, change: Callable[[
         Pack(folder).get("a" * 64)
 
 
-@pytest.mark.parametrize("file", [MANIFEST, KERNELS, code_name(digest_of(b"\x7fELF code"), "sm_90")])
+@pytest.mark.parametrize("file", [MANIFEST, LINES, code_name(digest_of(b"\x7fELF code"), "sm_90")])
 def test_what_is_missing_is_refused(folder: Path, file: str) -> None:
     (folder / file).unlink()
     with pytest.raises(PackError, match=re.escape(f"pack {folder}: {file} cannot be read (No such file")):
@@ -88,6 +97,6 @@ def test_each_byte_of_code_counts(folder: Path) -> None:
     damaged = [stored[:-1], stored + b"\0", stored[:8], b"", code, b"\0" * len(stored)]
     for content in (*map(zlib.compress, others), *damaged):
         file.write_bytes(content)
-        with pytest.raises(PackError, match=r"cubin\.zlib is not what kernels\.jsonl says"):
+        with pytest.raises(PackError, match=r"cubin\.zlib is not what kernels/a.jsonl says"):
             Pack(folder).get("a" * 64)
         assert Pack(folder).get("b" * 64)

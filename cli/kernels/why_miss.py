@@ -132,7 +132,7 @@ def _show(plan: Any, arch: str, store: CubinStore, lookups: Sequence[Lookup]) ->
     several = {name for name in ("kernel", "arch") if len({getattr(answer, name) for answer in lookups}) > 1}
     show_table([_row(answer, several) for answer in lookups])
     hits = sum(answer.hit for answer in lookups)
-    click.echo(f"\n{hits} of {len(lookups)} in the cache, {len(lookups) - hits} to be compiled")
+    click.echo(f"\n{hits} of {len(lookups)} in packs or the cache, {len(lookups) - hits} to be compiled")
 
 
 def _row(answer: Lookup, named: Container[str]) -> Row:

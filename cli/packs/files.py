@@ -96,14 +96,16 @@ def _facts(kernel: Wanted, cubin: Cubin) -> dict[str, Any]:
     }
 
 
-def write_folder(folder: Path, files: Mapping[str, bytes], mark: str = MANIFEST) -> None:
-    """Write `files` beside `folder` and move them there at the end; a folder that has the file `mark` is replaced.
-
-    Raises InvalidProblem if something else is there.
-    """
-    folder = folder.absolute()
+def refuse_other(folder: Path, mark: str = MANIFEST) -> None:
+    """Raise InvalidProblem for a folder that is not empty and lacks the file `mark`: only a pack is replaced."""
     if folder.is_dir() and any(folder.iterdir()) and not (folder / mark).is_file():
         raise InvalidProblem(f"{folder} is no pack and not empty; name another folder with --out")
+
+
+def write_folder(folder: Path, files: Mapping[str, bytes], mark: str = MANIFEST) -> None:
+    """Write `files` beside `folder` and move them there at the end, also in the place of what `refuse_other` allows."""
+    refuse_other(folder, mark)
+    folder = folder.absolute()
     folder.parent.mkdir(parents=True, exist_ok=True)
     made, before = (folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.baracuda-tmp") for _ in range(2))
     try:

@@ -32,10 +32,15 @@ ops = torch.ops.baracuda
 '''
 
 
-def hub_files(name: str, files: Mapping[str, bytes], licence: str) -> Files:
-    """The files of the repository `name` with the pack of `files`."""
+def refuse_name(name: str) -> None:
+    """Raise InvalidProblem for what the package does not take for a name."""
     if not _NAME.fullmatch(name):
         raise InvalidProblem(f"{name!r} is no name of a kernel; write small letters, digits and hyphens")
+
+
+def hub_files(name: str, files: Mapping[str, bytes], licence: str) -> Files:
+    """The files of the repository `name` with the pack of `files`."""
+    refuse_name(name)
     manifest = json.loads(files[MANIFEST])
     metadata = {
         "id": f"_{name.replace('-', '_')}_{manifest['digest'][:16]}",

@@ -20,11 +20,11 @@ from baracuda.runtime.packs.signature import signature
 from ..kernels.compile_report import show_errors
 from ..reading import list_kernels, read_project
 from ..terminal import progress, show_json, working
-from .files import files_of, write_folder
-from .hub import METADATA, hub_files
+from .files import files_of, own_version, refuse_other, write_folder
+from .hub import METADATA, hub_files, refuse_name
 from .problems import Problem, read_problems
 from .wanted import Wanted, by_key
-from .wheel import write_wheel
+from .wheel import module_of, write_wheel
 
 _MB = 1e6
 LICENCE = "Apache-2.0"  # of this project's kernels and headers
@@ -54,11 +54,10 @@ def pack(
     """Write a pack to `out`, or a wheel into it; true if every kernel compiles, else nothing is written."""
     start = time.perf_counter()
     targets = list(dict.fromkeys(arch.removesuffix("a") for arch in archs))  # a GPU of sm_90 runs code for both
+    _refuse_early(out, name, wheel=wheel, hub=hub, sign=sign)
     wanted = _of_ops(ops, read_project(specs, templates), targets, layouts, package) if ops else []
     read = read_problems(problem, problems, package)
     wanted += _of_problems(read, targets)
-    if wheel and hub:
-        raise InvalidProblem("--wheel and --hub are two forms of a pack; name one of them")
     if not wanted:
         raise InvalidProblem("nothing to pack; name ops with --op, or problems with --problems or --problem")
     kernels = by_key(wanted)
@@ -80,6 +79,22 @@ def pack(
         write_folder(out, files)
     _show(place, files, len(compiled), time.perf_counter() - start, as_json)
     return True
+
+
+def _refuse_early(out: Path, name: str, *, wheel: bool, hub: bool, sign: Path | None) -> None:
+    """Raise what would only be found out after all has been compiled."""
+    if wheel and hub:
+        raise InvalidProblem("--wheel and --hub are two forms of a pack; name one of them")
+    own_version()
+    if sign:
+        signature(b"", sign)
+    if wheel:
+        module_of(name)
+    elif hub:
+        refuse_name(name)
+        refuse_other(out, METADATA)
+    else:
+        refuse_other(out)
 
 
 def _of_ops(

@@ -21,11 +21,16 @@ _EARLIEST = (1980, 1, 1, 0, 0, 0)  # of every file, whenever it was made
 _MODE = 0o100644 << 16
 
 
-def write_wheel(folder: Path, name: str, files: Mapping[str, bytes], licence: str) -> Path:
-    """Write the wheel of the distribution `name`, which needs this version of baracuda-gen, into `folder`."""
+def module_of(name: str) -> str:
+    """The package that holds the files of the distribution `name`. Raises InvalidProblem for what is no such name."""
     if not _NAME.fullmatch(name):
         raise InvalidProblem(f"{name!r} is no name of a distribution; write letters, digits and single hyphens")
-    module, own = name.lower().replace("-", "_"), own_version()
+    return name.lower().replace("-", "_")
+
+
+def write_wheel(folder: Path, name: str, files: Mapping[str, bytes], licence: str) -> Path:
+    """Write the wheel of the distribution `name`, which needs this version of baracuda-gen, into `folder`."""
+    module, own = module_of(name), own_version()
     info = f"{module}-{own}.dist-info"
     contents = {f"{module}/__init__.py": b"", **{f"{module}/{path}": content for path, content in files.items()}}
     contents[f"{info}/METADATA"] = (

@@ -347,6 +347,7 @@ def test_ops_are_packed_as_compile_lists_them(tmp_path: Path) -> None:
     [
         ([], "nothing to pack; name ops with --op, or problems with --problems or --problem"),
         (["--op", "swiglu,swigluu"], "did you mean 'swiglu'"),
+        (["--problem", SOFTMAX, "--wheel", "--hub"], "--wheel and --hub are two forms of a pack; name one of them"),
         (["--problem", SOFTMAX, "--wheel", "--name", "my pack"], "'my pack' is no name of a distribution"),
         (["--problem", f"{SOFTMAX} select.schedules=row1x1x1r1"], "no kernel for"),
     ],

@@ -92,7 +92,7 @@ $(frontends_ready): pyproject.toml
 	@test -f $@ || $(PYTHON) -m venv --clear .venv-frontends
 	@rm -f $@
 	@.venv-frontends/$(pip) install $(if $(LOCKED),--require-hashes --requirement .ci/locked/frontends.txt,\
-		--editable '.[cuda$(CUDA)$(comma)test$(comma)torch$(comma)jax$(comma)docs]' playwright)
+		--editable '.[cuda$(CUDA)$(comma)test$(comma)torch$(comma)jax$(comma)docs$(comma)hub$(comma)sign]' playwright)
 	@$(if $(LOCKED),.venv-frontends/$(pip) install --no-deps --no-build-isolation --editable .)
 	@touch $@
 

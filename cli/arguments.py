@@ -68,10 +68,16 @@ class Forwarding(Command):
 
 
 def read_archs(_ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    for arch in value:
+    archs = read_names(_ctx, _param, value)
+    for arch in archs:
         if arch not in TARGETS:
             raise click.BadParameter(f"{arch!r} is not an architecture; known: {', '.join(TARGETS)}; {AN_EXAMPLE}")
-    return value
+    return archs
+
+
+def read_names(_ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of a repeatable option whose values may be several, parted by commas."""
+    return tuple(name for names in value for name in names.split(","))
 
 
 def read_specs(_ctx: click.Context, _param: click.Parameter, value: Path | None) -> Path:
@@ -121,8 +127,8 @@ def PROJECT(command: Function) -> Function:
 
 
 def archs(*default: str) -> Callable[[Function], Function]:
-    """The repeatable option `--arch`."""
-    text = f"Repeatable; default: {', '.join(default)}."
+    """The option `--arch`, of one or several."""
+    text = f"Repeatable, or comma-separated; default: {', '.join(default)}."
     options: dict[str, Any] = {"callback": read_archs, "shell_complete": complete("archs")}
     return click.option("--arch", "archs", multiple=True, default=default, help=text, **options)
 

@@ -68,6 +68,14 @@ class CompileError(BaracudaError, RuntimeError):
     """The compiler rejected a generated source."""
 
 
+class NotCompiled(CompileError):
+    """BARACUDA_FROZEN=1 forbids compiling a kernel that neither a pack nor the cache has."""
+
+
+class PackError(BaracudaError, RuntimeError):
+    """A pack of compiled kernels is damaged, or not signed as it must be."""
+
+
 class UnsafeCache(BaracudaError, RuntimeError):
     """Others may write to the cache of compiled kernels, so it is not used."""
 

@@ -105,7 +105,7 @@ class _Assembled(NamedTuple):
 
 def _compile(job: Job, key: bytes) -> Assembly:
     cubins = cubin_store(cache_root() / "cubin")
-    assert_not_frozen(job.source, job.arch, facts_store().folder, key)
+    assert_not_frozen(job.source, job.arch, facts_store().folder, include=job.include)
     assembly = assemble(job.source, job.arch, include=job.include)
     cubins.put(key, assembly.cubin, key_parts(job.source, job.arch, include=job.include))
     return assembly

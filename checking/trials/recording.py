@@ -217,6 +217,6 @@ def _find_caches() -> None:
         _caches[:] = [c for c in cached if c.__module__ in modules and not c.__module__.startswith(_OF_TEXTS)]
 
 
-_OF_TEXTS = tuple(f"baracuda.runtime.{name}" for name in ("plans.formula", "compile", "host", "cache"))
+_OF_TEXTS = tuple(f"baracuda.runtime.{name}" for name in ("plans.formula", "compile", "host", "packs", "cache"))
 _caches: list[Any] = []
 _modules: frozenset[str] = frozenset()

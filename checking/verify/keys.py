@@ -15,6 +15,7 @@ from typing import Any
 from baracuda.runtime import get_device
 from baracuda.runtime.compile.cubin import INCLUDE, cubin_key, key_parts
 from baracuda.runtime.compile.headers import header_digests
+from baracuda.runtime.compile.kernel_key import kernel_key
 from baracuda.runtime.device import KernelSource
 from baracuda.runtime.host import build
 from baracuda.runtime.host.build import Builder
@@ -50,16 +51,21 @@ def check_keys(problem: Problem) -> None:
     for other in changed.values():  # and what was loaded is looked up by the whole source
         if other == source or hash(other) == hash(source):
             raise AssertionError(f"{source.symbol}: a source that differs counts as the same")
+    _check_gpu_key("a pack", source, changed, _packed_key)
     if find_spec("cuda") is not None:
-        _require_distinct("the cubin cache", source, changed, _NOT_CODE, _cubin_key)
+        _check_gpu_key("the cubin cache", source, changed, _cubin_key)
         _require_distinct("key_parts", source, changed, _NOT_CODE, lambda of: key_parts(of, "sm_80"))
-        if _cubin_key(source) == _cubin_key(source, "sm_90"):
-            raise AssertionError(f"{source.symbol}: the cubin cache keeps code for sm_90 under the key of sm_80's")
-        with _environment("BARACUDA_LINEINFO", "0" if os.environ.get("BARACUDA_LINEINFO") == "1" else "1"):
-            other_lines = _cubin_key(source)
-        if other_lines == _cubin_key(source):
-            raise AssertionError(f"{source.symbol}: the cubin cache has one key for code with and without lines")
     _check_headers(source)
+
+
+def _check_gpu_key(cache: str, source: KernelSource, changed: Any, key: Any) -> None:
+    _require_distinct(cache, source, changed, _NOT_CODE, key)
+    if key(source) == key(source, "sm_90"):
+        raise AssertionError(f"{source.symbol}: {cache} keeps code for sm_90 under the key of sm_80's")
+    with _environment("BARACUDA_LINEINFO", "0" if os.environ.get("BARACUDA_LINEINFO") == "1" else "1"):
+        other_lines = key(source)
+    if other_lines == key(source):
+        raise AssertionError(f"{source.symbol}: {cache} has one key for code with and without lines")
 
 
 def _require_distinct(cache: str, source: KernelSource, changed: Any, exempt: frozenset[str], key: Any) -> None:
@@ -79,7 +85,7 @@ def _check_headers(source: KernelSource) -> None:
                 header.write("\n// another\n")
             for cache, (old, new) in enumerate(zip(before, _keys(source, include), strict=True)):
                 if old == new:
-                    caches = "the host device", "the cubin cache"
+                    caches = "the host device", "a pack", "the cubin cache"
                     raise AssertionError(f"{source.symbol}: {caches[cache]} has the same key after a change of {name}")
 
 
@@ -87,7 +93,7 @@ def _keys(source: KernelSource, include: Path) -> list[object]:
     module: Any = build
     before, module.DEVICE_HEADERS = module.DEVICE_HEADERS, include
     try:
-        keys: list[object] = [_host_key(source)]
+        keys: list[object] = [_host_key(source), _packed_key(source, include=include)]
     finally:
         module.DEVICE_HEADERS = before
     return [*keys, _cubin_key(source, include=include)] if find_spec("cuda") is not None else keys
@@ -98,6 +104,10 @@ def _host_key(source: KernelSource, *, check: bool = False) -> object:
     host: Any = get_device("host")
     builder = Builder(host._builder.toolchain, _Names())  # type: ignore[arg-type]
     return builder.kernel(source, lambda path: path, check=check)
+
+
+def _packed_key(source: KernelSource, arch: str = "sm_80", include: Path = INCLUDE) -> str:
+    return kernel_key(source, arch, include=include)
 
 
 def _cubin_key(source: KernelSource, arch: str = "sm_80", include: Path = INCLUDE) -> bytes:

@@ -1,4 +1,4 @@
-"""`why-miss`: whether the cache has the kernels of a problem, and if not, what has changed since."""
+"""`why-miss`: whether packs or the cache have the kernels of a problem, and if not, what has changed since."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from baracuda.runtime import Device, KernelSource, Unsupported, default_device
 from baracuda.runtime.cache.root import cache_root
 from baracuda.runtime.compile.cubin import cubin_key, key_parts
 from baracuda.runtime.compile.cubin_store import CubinStore, cubin_store
+from baracuda.runtime.compile.packed import packed_cubin
 from baracuda.runtime.compile.provenance import MAKER, Parts
 
 from ..terminal import Row, show_json, show_table
@@ -26,7 +27,7 @@ _Pair = tuple[str | None, str | None]  # as it was and as it is
 
 @dataclass(frozen=True)
 class Lookup:
-    """The cache's answer for one kernel; `changed` lists what differs from the nearest record: old and new value."""
+    """The answer for one kernel; `changed` lists what differs from the nearest record: old and new value."""
 
     kernel: str
     layout: str
@@ -74,9 +75,12 @@ def _needed(plan: Any) -> Iterator[tuple[str, KernelSource]]:
 
 
 def lookup(store: CubinStore, layout: str, source: KernelSource, arch: str) -> Lookup:
-    """Whether `store` has `source` for `arch`; if not, how the nearest record differs."""
+    """Whether a pack or `store` has `source` for `arch`; if not, how the nearest record differs."""
     arch = source.arch or arch
-    key, named = cubin_key(source, arch), (source.symbol, layout, arch)
+    named = source.symbol, layout, arch
+    if packed_cubin(source, arch) is not None:
+        return Lookup(*named, hit=True, why="in a pack")
+    key = cubin_key(source, arch)
     if store.get(key) is not None:
         return Lookup(*named, hit=True)
     if store.records.get(key) is not None:
@@ -128,7 +132,7 @@ def _show(plan: Any, arch: str, store: CubinStore, lookups: Sequence[Lookup]) ->
     several = {name for name in ("kernel", "arch") if len({getattr(answer, name) for answer in lookups}) > 1}
     show_table([_row(answer, several) for answer in lookups])
     hits = sum(answer.hit for answer in lookups)
-    click.echo(f"\n{hits} of {len(lookups)} in the cache, {len(lookups) - hits} to be compiled")
+    click.echo(f"\n{hits} of {len(lookups)} in packs or the cache, {len(lookups) - hits} to be compiled")
 
 
 def _row(answer: Lookup, named: Container[str]) -> Row:

@@ -17,8 +17,9 @@ from baracuda.runtime.cache.private import check_private
 from baracuda.runtime.cache.root import cache_root
 from baracuda.runtime.devices.cuda import CudaDevice
 from baracuda.runtime.devices.driver import call, query
-from baracuda.runtime.errors import UnsafeCache
+from baracuda.runtime.errors import PackError, UnsafeCache
 from baracuda.runtime.host.toolchain import find_toolchain
+from baracuda.runtime.packs.found import packs
 
 from ..terminal import show_json, show_table
 
@@ -124,6 +125,16 @@ def _cache() -> Iterator[Finding]:
     yield Finding("cache", f"{root}: {len(files)} files, {size / 1e6:.1f} MB")
 
 
+def _packs() -> Iterator[Finding]:
+    try:
+        for pack in (found := packs()):
+            yield Finding("pack", f"{pack.folder}: {len(pack)} kernels for {', '.join(sorted(pack.archs))}")
+        if not found:
+            yield Finding("pack", "none; kernels are compiled when they are first used")
+    except PackError as error:
+        yield Finding("pack", str(error), True)
+
+
 def _toolkits() -> Iterator[Finding]:
     named = [(name, os.environ[name]) for name in TOOLKIT_VARIABLES if os.environ.get(name)]
     usual = [("", str(path)) for path in sorted(Path("/usr/local").glob("cuda*"))]
@@ -134,4 +145,7 @@ def _toolkits() -> Iterator[Finding]:
         yield Finding("cuda toolkit", "none, and none is needed")
 
 
-_LOOKS: tuple[Callable[[], Iterator[Finding]], ...] = (_versions, _nvrtc, _gpus, _compiler, _cache, _toolkits)
+_LOOKS: tuple[Callable[[], Iterator[Finding]], ...] = (
+    *(_versions, _nvrtc, _gpus, _compiler),
+    *(_cache, _packs, _toolkits),
+)

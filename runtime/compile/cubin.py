@@ -18,12 +18,15 @@ from typing import TYPE_CHECKING
 
 from ..cache.root import cache_root
 from ..device import KernelSource, Resources
-from ..errors import CompileError
+from ..errors import CompileError, NotCompiled
 from ..observe import compiling, log
 from .cubin_store import Cubin, cubin_store
 from .forks import unforked
-from .headers import header_digest, header_digests
+from .headers import INCLUDE, header_digest, header_digests
+from .kernel_key import kernel_key
 from .message import compiler_message
+from .options import options_of
+from .packed import why_not_packed
 from .provenance import MAKER, Parts
 
 if TYPE_CHECKING:
@@ -40,12 +43,12 @@ __all__ = [
     "compile_ptx",
     "cubin_key",
     "key_parts",
+    "nvrtc_build",
     "nvrtc_version",
     "program_options",
     "supported_archs",
 ]
 
-INCLUDE = Path(__file__).parent.parent / "include"
 _DEFINE = b"--define-macro="
 _DIGITS = 16  # of a digest that is only compared
 # Of what is stored beside the image: entries of another schema are not found.
@@ -60,12 +63,16 @@ def compile_cubin(
     `folder` is by default `cache_root() / "cubin"`; threads and processes that share it compile a key once. Raises
     CompileError if NVRTC is missing or rejects the source, or if BARACUDA_FROZEN=1 and the cache lacks the entry.
     """
-    key = cubin_key(source, arch, include=include)
     store = cubin_store(folder or cache_root() / "cubin")
+    try:
+        key = cubin_key(source, arch, include=include)
+    except CompileError:  # without NVRTC no key of the cache is known
+        assert_not_frozen(source, arch, store.folder, include=include)
+        raise
     if cubin := store.get(key):
         log.debug("%s for %s is in the cache", source.symbol, arch)
         return cubin
-    assert_not_frozen(source, arch, store.folder, key)
+    assert_not_frozen(source, arch, store.folder, include=include)
     with store.lock(key):
         cubin = store.get(key)
         if cubin is None:
@@ -78,12 +85,13 @@ def compile_cubin(
         return cubin
 
 
-def assert_not_frozen(source: KernelSource, arch: str, folder: Path, key: bytes) -> None:
-    """Raise CompileError if BARACUDA_FROZEN=1 forbids compiling what the cache `folder` lacks."""
+def assert_not_frozen(source: KernelSource, arch: str, folder: Path, *, include: Path = INCLUDE) -> None:
+    """Raise NotCompiled if BARACUDA_FROZEN=1 forbids compiling what neither a pack nor the cache `folder` has."""
     if os.environ.get("BARACUDA_FROZEN") == "1":
-        raise CompileError(
-            f"kernel {source.symbol!r} of {source.path!r} for {arch} is not in the cache {folder} "
-            f"(key {key.hex()}) and BARACUDA_FROZEN=1 forbids compiling it; compile it before, or unset that"
+        raise NotCompiled(
+            f"kernel {source.symbol!r} of {source.path!r} for {arch} (key {kernel_key(source, arch, include=include)}) "
+            f"is not in the cache {folder}, {why_not_packed(source, arch, include=include)}, and BARACUDA_FROZEN=1 "
+            "forbids compiling it"
         )
 
 
@@ -112,7 +120,7 @@ def compile_many(
 
 def supported_archs() -> frozenset[str]:
     """The architectures that the installed NVRTC supports, without those with a letter suffix."""
-    _nvrtc_build()
+    nvrtc_build()
     from cuda.bindings import nvrtc
 
     _, count = nvrtc.nvrtcGetNumSupportedArchs()
@@ -122,7 +130,7 @@ def supported_archs() -> frozenset[str]:
 
 def nvrtc_version() -> str:
     """The version of the installed NVRTC, major.minor."""
-    _nvrtc_build()
+    nvrtc_build()
     from cuda.bindings import nvrtc
 
     _, major, minor = nvrtc.nvrtcVersion()
@@ -131,7 +139,7 @@ def nvrtc_version() -> str:
 
 def cubin_key(source: KernelSource, arch: str, *, include: Path = INCLUDE) -> bytes:
     """32 bytes that identify everything that determines the machine code, without paths or times."""
-    build = _nvrtc_build()
+    build = nvrtc_build()
     from cuda.core.utils import make_program_cache_key
 
     facts = f"{_SCHEMA}\0{build}\0{source.symbol}\0".encode() + header_digest(source.text, include)
@@ -158,7 +166,7 @@ def key_parts(source: KernelSource, arch: str, *, include: Path = INCLUDE) -> Pa
         "file": source.path,
         "architecture": options.pop("-arch"),
         "NVRTC": nvrtc_version(),
-        "NVRTC build": _nvrtc_build(),
+        "NVRTC build": nvrtc_build(),
         "text": _digest(source.text.encode()),
         **{f"header {name}": digest.hex()[:_DIGITS] for name, digest in header_digests(source.text, include)},
         **{f"constant {name}": value for name, value in constants.items()},
@@ -173,25 +181,15 @@ def _digest(data: bytes) -> str:
 
 
 def program_options(source: KernelSource, arch: str, *, include: Path | None = INCLUDE) -> ProgramOptions:
-    """The compiler flags of `source`; subnormals, contraction, division and square root are always explicit."""
+    """The compiler flags of `source`."""
     from cuda.core import ProgramOptions
 
     return ProgramOptions(
         name=source.path,
         arch=arch,
-        std="c++17",
-        fma=source.contraction,
-        ftz=source.flush_subnormals,
-        prec_div=True,
-        prec_sqrt=True,
         define_macro=list(source.defines) or None,
         include_path=[os.fspath(include)] if include else None,
-        device_as_default_execution_space=True,  # of generic lambdas, whose functions take no annotation
-        no_source_include=True,  # else the folder of `name`, seen from the working directory, is searched too
-        minimal=True,  # without textures and the runtime's own functions, which take a third of reading a light kernel
-        ptxas_options="-v",  # reports what a block occupies
-        no_cache=True,  # NVRTC 13's own cache gives code without that report
-        lineinfo=os.environ.get("BARACUDA_LINEINFO") == "1" or None,  # a part of the key as all options are
+        **options_of(source),
     )
 
 
@@ -206,7 +204,7 @@ class Assembly:
 
 def assemble(source: KernelSource, arch: str, *, include: Path = INCLUDE) -> Assembly:
     """Compile without any cache. Raises CompileError."""
-    _nvrtc_build()
+    nvrtc_build()
     from cuda.bindings import nvrtc
     from cuda.core import Program
 
@@ -230,7 +228,7 @@ def assemble(source: KernelSource, arch: str, *, include: Path = INCLUDE) -> Ass
 
 def compile_ptx(source: KernelSource, arch: str, *, include: Path = INCLUDE) -> str:
     """PTX of `source` for `arch`, without machine code and without any cache. Raises CompileError."""
-    _nvrtc_build()
+    nvrtc_build()
     from cuda.bindings import nvrtc
 
     flags = program_options(source, arch.replace("sm_", "compute_"), include=include).as_bytes("nvrtc", "cubin")
@@ -269,7 +267,7 @@ def _resources(report: str, symbol: str, seconds: float) -> Resources:
 _importing = threading.Lock()  # cuda.core imported by two threads at once is half there for one of them
 
 
-def _nvrtc_build() -> str:
+def nvrtc_build() -> str:
     """Size of the NVRTC library, which distinguishes builds with the same version."""
     with unforked(), _importing:
         return _nvrtc_size()

@@ -10,6 +10,7 @@ from functools import cached_property, partial
 from typing import Any, NoReturn
 
 from ..compile.cubin import compile_cubin
+from ..compile.packed import packed_cubin
 from ..device import KernelSource, Resources
 from ..errors import DriverError, InvalidProblem, KernelInternal
 from ..observe import log, nvtx_range
@@ -167,7 +168,7 @@ class CudaDevice:
             return False
 
     def load(self, source: KernelSource, arch: str | None = None) -> CudaKernel:
-        """Compile `source` for `arch` (by default this device's; "sm_90a" if the code needs it) and load it.
+        """Load `source`, from a pack or compiled, for `arch` (by default this device's; "sm_90a" if the code needs it).
 
         Raises CompileError, or DriverError if the device cannot run that architecture or is capturing a graph.
         """
@@ -193,7 +194,7 @@ class CudaDevice:
         return handle("cuDevicePrimaryCtxRetain", self._device)
 
     def _load(self, source: KernelSource, arch: str) -> CudaKernel:
-        cubin = compile_cubin(source, arch)
+        cubin = packed_cubin(source, arch) or compile_cubin(source, arch)
         with current(self._context), nvtx_range(f"load {source.symbol}"):
             # Never unloaded: a kernel may be in a captured graph long after Python has forgotten it.
             library = handle("cuLibraryLoadData", cubin.image, None, None, 0, None, None, 0)

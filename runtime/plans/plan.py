@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, ClassVar, Self, TypeVar
@@ -15,13 +15,14 @@ from ..arrays.workspace import Workspace, take_workspace
 from ..device import Device, Kernel, KernelSource, WatchedArray
 from ..devices.named import as_device, get_device
 from ..devices.stream import current_stream, raw_stream
-from ..errors import BaracudaError, DriverError, InvalidProblem, Unsupported
+from ..errors import BaracudaError, DriverError, InvalidProblem, NotCompiled, Unsupported
 from ..observe import in_nvtx_range
 from ..values import as_float, as_mapping, short_repr, some_of
 from .declarations import Extent, Gradient
 from .descriptor import Descriptor
 from .entry_points import document
 from .prepared import BoundLaunch, Calls, Prepared, Start, in_sequence, start_of
+from .recorded import pack_command, record
 from .registry import Registered, SourceFile
 from .schedule import Schedule
 from .selection import Selectable, Verdict
@@ -253,9 +254,14 @@ class Plan(Selectable[D]):
         """Compile and load all that `run` may need on `device`, so that `run` never waits and can be captured."""
         target = as_device(device)
         self._fit(target)
-        for source in self.sources(dtypes=dtypes):
-            target.load(source)
+        self._load(target, self._sources_on(target, dtypes), lambda: dtypes or {})
         return self
+
+    def _sources_on(
+        self, device: Device, dtypes: Mapping[str, ElementKind | str] | None
+    ) -> Iterable[KernelSource]:
+        """Every source that `run` may need on `device`."""
+        return self.sources(dtypes=dtypes)
 
     def _run(self, arrays: Arrays, workspace: Workspace, stream: Stream) -> None:
         buffers = (*arrays, workspace) if self.workspace_bytes else arrays
@@ -302,7 +308,12 @@ class Plan(Selectable[D]):
     def _starter(self, device: Device, views: Views, scratch: TensorView | None, stream: int) -> Start:
         """One function that launches all kernels of a call; they are loaded."""
         launches = self._launches(views, scratch.pointer if scratch else 0)
-        loaded = [(self._load(device, launch.source, stream), launch) for launch in launches]
+        sources = [launch.source for launch in launches]
+        for source in sources:
+            if not device.is_loaded(source) and device.is_capturing(stream):
+                raise DriverError(f"{source.symbol} is not loaded while a graph is captured; prepare the plan first")
+        kernels = self._load(device, sources, lambda: {n.partition("[")[0]: v.element for n, v in views.items()})
+        loaded = zip(kernels, launches, strict=True)
         starts = [start_of(k, launch.grid, launch.block, launch.words, launch.overlaps) for k, launch in loaded]
         names = ", ".join(launch.source.symbol for launch in launches)
         return in_nvtx_range(f"{type(self).__name__}: {names}", in_sequence(starts))
@@ -381,8 +392,12 @@ class Plan(Selectable[D]):
                     raise InvalidProblem(f"workspace overlaps {name!r}; give it memory of its own")
         return scratch
 
-    @staticmethod
-    def _load(device: Device, source: KernelSource, stream: int) -> Kernel:
-        if not device.is_loaded(source) and device.is_capturing(stream):
-            raise DriverError(f"{source.symbol} is not loaded while a graph is captured; prepare the plan first")
-        return device.load(source)
+    def _load(
+        self, device: Device, sources: Iterable[KernelSource], dtypes: Callable[[], Mapping[str, ElementKind | str]]
+    ) -> list[Kernel]:
+        """The kernels of `sources`, for arguments of `dtypes`."""
+        record(self, dtypes)
+        try:
+            return [device.load(source) for source in sources]
+        except NotCompiled as error:
+            raise NotCompiled(f"{error}; to add it: {pack_command(self, dtypes, device.arch)}") from None

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Self, TypeVar
 from ...arrays.arguments import Argument, Views
 from ...arrays.element import ElementKind
 from ...device import Device, KernelSource
-from ...devices.named import as_device
 from ...errors import Unsupported
 from ...observe import log
 from ...plans.descriptor import Descriptor
@@ -73,15 +72,13 @@ class BodyPlan(BodySelection[B], Plan[B]):
             for kernel in self._launched(self.descriptor, row.sku):
                 yield self._source(row, kernel, layout, types)
 
-    def prepare(self, device: str | Device, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Self:
-        """Compile and load all that `run` may need, of every candidate that fits `device`."""
-        target = as_device(device)
-        self._fit(target)
+    def _sources_on(
+        self, device: Device, dtypes: Mapping[str, ElementKind | str] | None
+    ) -> Iterator[KernelSource]:
+        """Those of every candidate that fits the device."""
         for row in self._rows:
-            if self._unfit(self.descriptor, row.sku, target) is None:
-                for source in self._sources_of(row, dtypes):
-                    target.load(source)
-        return self
+            if self._unfit(self.descriptor, row.sku, device) is None:
+                yield from self._sources_of(row, dtypes)
 
     def variants(self) -> Iterator[tuple[str, dict[str, ElementKind], KernelSource]]:
         """Every layout with every choice of element types: all that the caller's arrays may ask for."""

@@ -1,0 +1,1 @@
+"""Commands that make packs: machine code to run without a compiler."""

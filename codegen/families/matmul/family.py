@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +9,7 @@ from baracuda.runtime import MapDescriptor, MatmulPlan, matmul_kernels
 
 from ...program import ProgramError
 from ...spec.checks import FIRST, LAST, PROGRAM, READ, everywhere
-from ...spec.family import Data, Denied
+from ...spec.family import Denied
 from ...spec.parts import Drawn, RangeSpec
 from ...spec.promises import MACHINES
 from ..map import kind_rules as kinds
@@ -18,11 +17,11 @@ from ..map import rules as map_rules
 from ..map.family import MapFamily
 from ..map.spec import MapSpec
 from . import rules
+from .claims import reads_like_a_product
 from .declared import declares
 from .lower import lower_matmul
 from .product import ROLES, product_of
 
-_PRODUCT = re.compile(r"\bsum\(\s*([a-z]\w*)\s*\*\s*([a-z]\w*)\s*,\s*([a-z]\w*)\s*\)")
 # Batch, rows, columns and depth: less than a tile of any kernel, more, several, odd, one, none.
 _CASES = (
     (2, 5, 7, 3),
@@ -40,15 +39,7 @@ _CASES = (
 class MatmulFamily(MapFamily):
     """Rows are what is independent."""
 
-    @staticmethod
-    def claims(data: Data) -> bool:
-        """Whether the program multiplies two inputs of which each has a dim of its own."""
-        inputs = data.get("inputs")
-        found = [match for match in map(_PRODUCT.search, _programs(data)) if match]
-        if not (found and isinstance(inputs, dict)):
-            return False
-        a, b = ({*map(str, _dims(inputs.get(name)))} for name in found[0].groups()[:2])
-        return bool(a - b) and bool(b - a) and found[0][3] in a & b
+    claims = staticmethod(reads_like_a_product)
 
     @staticmethod
     def batch_of(spec: MapSpec) -> str | None:
@@ -82,20 +73,6 @@ def _fields(spec: MapSpec) -> tuple[str, ...]:
     dims = product_of(next(iter(spec.by_kind.values()))).dims
     fields = (spec.dims[dims[role]].of if role in dims else "" for role in ROLES)
     return tuple(field if field in spec.descriptor else "" for field in fields)
-
-
-def _programs(data: Data) -> Iterator[str]:
-    """The text of the program, or of each kind."""
-    kinds = data.get("kinds")
-    tables = kinds.values() if isinstance(kinds, dict) else ()
-    for text in (data.get("program"), *(of.get("program") if isinstance(of, dict) else of for of in tables)):
-        if isinstance(text, str):
-            yield text
-
-
-def _dims(tensor: object) -> tuple[object, ...]:
-    dims = tensor.get("dims") if isinstance(tensor, dict) else None
-    return tuple(dims) if isinstance(dims, list) else ()
 
 
 FAMILY = MatmulFamily(

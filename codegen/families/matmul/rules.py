@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from baracuda.runtime.families.matmul.schedules import SCHEDULES
-
 from ...program import ProgramError
 from ...spec.checks.finding import Finding
 from ..map.program import queries_of, split
 from ..map.spec import MapSpec
+from .claims import ELEMENTS
 from .product import product_of
-
-ELEMENTS = tuple(dict.fromkeys(tag for _, tags, _ in SCHEDULES for tag in tags))
 
 
 def program(spec: MapSpec) -> Iterator[Finding]:

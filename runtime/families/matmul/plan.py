@@ -276,8 +276,8 @@ class MatmulPlan(Plan[M]):
         maps = [(view, (rows[is_side], 64)) for (view, is_side), rows in factors]
         if staged:
             result = self._along(views, self._result, "batch", "rows", "columns")
-            if result.element.row.bytes != _HALF:
-                return None
+            if result.element.row.bytes != _HALF or result.shape[-1] * _HALF % VECTOR_BYTES:
+                return None  # it stores whole words: an H100 wrote an element beside rows of odd length
             maps.append((result, (wide if swapped else 64, 64)))
         counted = max(*self._sizes, tiles(self._sizes, schedule))
         return None if counted > _LARGEST or any(cannot_map(view, "a factor") for view, _ in maps) else maps

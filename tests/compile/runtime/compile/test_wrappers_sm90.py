@@ -16,7 +16,7 @@ INSTRUCTIONS = {
         "cp.async.bulk.prefetch.tensor.3d.L2.global",
         "prefetch.tensormap",
         "elect.sync",
-        "mbarrier.arrive.release.cluster.shared::cluster",
+        "mbarrier.arrive.shared::cluster.b64",
     ],
     "combine": ["cp.async.bulk.prefetch.L2.global"]
     + [f"cp.reduce.async.bulk.global.shared::cta.bulk_group.{how}" for how in ("add.noftz.f16", "xor.b32", "add.f64")],

@@ -27,6 +27,12 @@ _CLASSES = {
     "convolution.causal_conv1d_update": "CausalConv1dUpdateDescriptor CausalConv1dUpdatePlan",
     "elementwise.binary": "BinaryDescriptor BinaryPlan",
     "elementwise.binary_backward": "BinaryBackwardDescriptor BinaryBackwardPlan",
+    "elementwise.complex_binary": "ComplexBinaryDescriptor ComplexBinaryPlan",
+    "elementwise.complex_binary_backward": "ComplexBinaryBackwardDescriptor ComplexBinaryBackwardPlan",
+    "elementwise.complex_parts": "ComplexPartsDescriptor ComplexPartsPlan",
+    "elementwise.complex_parts_backward": "ComplexPartsBackwardDescriptor ComplexPartsBackwardPlan",
+    "elementwise.complex_unary": "ComplexUnaryDescriptor ComplexUnaryPlan",
+    "elementwise.complex_unary_backward": "ComplexUnaryBackwardDescriptor ComplexUnaryBackwardPlan",
     "elementwise.conditional": "ConditionalDescriptor ConditionalPlan",
     "elementwise.conditional_backward": "ConditionalBackwardDescriptor ConditionalBackwardPlan",
     "elementwise.gated": "GatedDescriptor GatedPlan",
@@ -107,6 +113,12 @@ if TYPE_CHECKING:
     from .convolution.causal_conv1d_update import *
     from .elementwise.binary import *
     from .elementwise.binary_backward import *
+    from .elementwise.complex_binary import *
+    from .elementwise.complex_binary_backward import *
+    from .elementwise.complex_parts import *
+    from .elementwise.complex_parts_backward import *
+    from .elementwise.complex_unary import *
+    from .elementwise.complex_unary_backward import *
     from .elementwise.conditional import *
     from .elementwise.conditional_backward import *
     from .elementwise.gated import *

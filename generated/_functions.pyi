@@ -93,6 +93,31 @@ def clip_norm(g: rt.Array, *, limit: float = 1.0, eps: float = 1e-06, norm: rt.A
     """Scales the arrays of a list down to a norm of all of them together, such as a model's gradients. See
     `ClipNormPlan.run`, `ClipNormDescriptor`."""
 
+def complex_binary(a: rt.Array, b: rt.Array, *, kind: str, y: rt.Array = None, stream: rt.Stream = None) -> Any:
+    """A function of two complex elements. See `ComplexBinaryPlan.run`, `ComplexBinaryDescriptor`."""
+
+_complex_binary_backward = NamedTuple("_complex_binary_backward", [("da", Any), ("db", Any)])
+def complex_binary_backward(dy: rt.Array, a: rt.Array, b: rt.Array, *, kind: str, da: rt.Array = None,
+                            db: rt.Array = None, stream: rt.Stream = None) -> _complex_binary_backward:
+    """Gradients of complex_binary with respect to a and b. See `ComplexBinaryBackwardPlan.run`,
+    `ComplexBinaryBackwardDescriptor`."""
+
+def complex_parts(x: rt.Array, *, kind: str, y: rt.Array = None, stream: rt.Stream = None) -> Any:
+    """A real number of each complex element. See `ComplexPartsPlan.run`, `ComplexPartsDescriptor`."""
+
+def complex_parts_backward(dy: rt.Array, x: rt.Array, *, kind: str, dx: rt.Array = None,
+                           stream: rt.Stream = None) -> Any:
+    """Gradient of complex_parts with respect to x. See `ComplexPartsBackwardPlan.run`,
+    `ComplexPartsBackwardDescriptor`."""
+
+def complex_unary(x: rt.Array, *, kind: str, y: rt.Array = None, stream: rt.Stream = None) -> Any:
+    """A function of each complex element. See `ComplexUnaryPlan.run`, `ComplexUnaryDescriptor`."""
+
+def complex_unary_backward(dy: rt.Array, x: rt.Array, *, kind: str, dx: rt.Array = None,
+                           stream: rt.Stream = None) -> Any:
+    """Gradient of complex_unary with respect to x. See `ComplexUnaryBackwardPlan.run`,
+    `ComplexUnaryBackwardDescriptor`."""
+
 def concatenate(a: rt.Array, b: rt.Array, *, y: rt.Array = None, stream: rt.Stream = None) -> Any:
     """Two arrays, one behind the other along the middle one of three axes. See `ConcatenatePlan.run`,
     `ConcatenateDescriptor`."""

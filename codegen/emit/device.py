@@ -24,7 +24,7 @@ from ..text import Code, Name, python
 
 Optional = Tensor | ColumnSum | Sum
 
-_VALUE = {"float": Code("acc_t"), "int": Code("i64"), "bool": Code("bool")}
+_VALUE = {"float": Code("acc_t"), "int": Code("i64"), "bool": Code("bool"), "complex": Code("Complex<acc_t>")}
 _WORD = {"float": Code("double"), "int": Code("long long"), "bool": Code("long long")}
 _STORED = {"T": "T", "acc": "acc_of<T>", "i64": "i64", "i32": "int"}
 _STRUCT = {"element": Code("PerElement"), "row": Code("PerRow"), "col": Code("PerCol"), "array": Code("Strided")}
@@ -67,7 +67,7 @@ def absent(tensor: Tensor) -> Code:
     number = python(tensor.default)
     if tensor.kind == "bool":
         return Code("true" if tensor.default else "false")
-    return Code(f"acc_t({number})") if tensor.kind == "float" else number
+    return Code(f"{value_type(tensor)}({number})") if tensor.kind in ("float", "complex") else number
 
 
 def value_type(part: Tensor | Scalar | Value | PlacedRead | Sum) -> Code:

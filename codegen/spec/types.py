@@ -29,8 +29,8 @@ Arguments = Field(max_length=64)  # tensors and fields, of each kind
 
 
 def sort_of(dtype: str) -> str:
-    """Whether numbers of a type are floats, ints or bools to programs."""
-    return "bool" if dtype == "bool" else "int" if dtype[0] in "iu" else "float"
+    """Whether numbers of a type are floats, ints, bools or complex to programs."""
+    return "bool" if dtype == "bool" else "int" if dtype[0] in "iu" else "complex" if dtype[0] == "c" else "float"
 
 
 def arch_number(arch: str) -> int:

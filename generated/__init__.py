@@ -77,7 +77,11 @@ _CLASSES = {
     "reduction.reduce_axes_arg": "ReduceAxesArgDescriptor ReduceAxesArgPlan",
     "reduction.reduce_axes_backward": "ReduceAxesBackwardDescriptor ReduceAxesBackwardPlan",
     "reduction.reduce_axes_bool": "ReduceAxesBoolDescriptor ReduceAxesBoolPlan",
+    "reduction.reduce_axes_complex": "ReduceAxesComplexDescriptor ReduceAxesComplexPlan",
+    "reduction.reduce_axes_complex_backward": "ReduceAxesComplexBackwardDescriptor ReduceAxesComplexBackwardPlan",
     "reduction.reduce_axes_int": "ReduceAxesIntDescriptor ReduceAxesIntPlan",
+    "reduction.reduce_axes_modulus": "ReduceAxesModulusDescriptor ReduceAxesModulusPlan",
+    "reduction.reduce_axes_modulus_backward": "ReduceAxesModulusBackwardDescriptor ReduceAxesModulusBackwardPlan",
     "reduction.var_mean": "VarMeanDescriptor VarMeanPlan",
     "reduction.var_mean_backward": "VarMeanBackwardDescriptor VarMeanBackwardPlan",
     "shape_layout.concatenate": "ConcatenateDescriptor ConcatenatePlan",
@@ -163,7 +167,11 @@ if TYPE_CHECKING:
     from .reduction.reduce_axes_arg import *
     from .reduction.reduce_axes_backward import *
     from .reduction.reduce_axes_bool import *
+    from .reduction.reduce_axes_complex import *
+    from .reduction.reduce_axes_complex_backward import *
     from .reduction.reduce_axes_int import *
+    from .reduction.reduce_axes_modulus import *
+    from .reduction.reduce_axes_modulus_backward import *
     from .reduction.var_mean import *
     from .reduction.var_mean_backward import *
     from .shape_layout.concatenate import *

@@ -303,9 +303,27 @@ def reduce_axes_bool(x: rt.Array, *, kind: str, axes_mask: int, y: rt.Array = No
     """Whether any or all elements along some of the axes differ from zero. See `ReduceAxesBoolPlan.run`,
     `ReduceAxesBoolDescriptor`."""
 
+def reduce_axes_complex(x: rt.Array, *, kind: str, axes_mask: int, y: rt.Array = None, stream: rt.Stream = None) -> Any:
+    """One complex number of all elements along some of the axes. See `ReduceAxesComplexPlan.run`,
+    `ReduceAxesComplexDescriptor`."""
+
+def reduce_axes_complex_backward(dy: rt.Array, *, kind: str, input_shape: Sequence[int], axes_mask: int,
+                                 dx: rt.Array = None, stream: rt.Stream = None) -> Any:
+    """Gradient of reduce_axes_complex with respect to x. See `ReduceAxesComplexBackwardPlan.run`,
+    `ReduceAxesComplexBackwardDescriptor`."""
+
 def reduce_axes_int(x: rt.Array, *, kind: str, axes_mask: int, y: rt.Array = None, stream: rt.Stream = None) -> Any:
     """One number of all whole numbers along some of the axes, exact modulo 2^64. See `ReduceAxesIntPlan.run`,
     `ReduceAxesIntDescriptor`."""
+
+def reduce_axes_modulus(x: rt.Array, *, kind: str, axes_mask: int, y: rt.Array = None, stream: rt.Stream = None) -> Any:
+    """One real number of all complex elements along some of the axes. See `ReduceAxesModulusPlan.run`,
+    `ReduceAxesModulusDescriptor`."""
+
+def reduce_axes_modulus_backward(dy: rt.Array, x: rt.Array, *, kind: str, axes_mask: int, dx: rt.Array = None,
+                                 stream: rt.Stream = None) -> Any:
+    """Gradient of reduce_axes_modulus with respect to x. See `ReduceAxesModulusBackwardPlan.run`,
+    `ReduceAxesModulusBackwardDescriptor`."""
 
 def reduced_loss(x: rt.Array, target: rt.Array, *, kind: str, axes_mask: int, average: bool = True, delta: float = 1.0,
                  y: rt.Array = None, y_dtype: DTypeLike | None = None, stream: rt.Stream = None) -> Any:

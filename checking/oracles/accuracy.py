@@ -40,6 +40,12 @@ def parts(numbers: Any) -> Any:
     return np.stack([np.real(numbers), np.imag(numbers)], -1)
 
 
+def numbers_of(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The real numbers in an array without gaps, one after another."""
+    flat = array.reshape(-1)
+    return flat.view(flat.real.dtype) if array.dtype.kind == "c" else flat
+
+
 def of_parts(function: Callable[..., Any], *numbers: Any) -> Any:
     """A function of real numbers, applied to both parts where some are complex."""
     if not any(np.iscomplexobj(number) for number in numbers):
@@ -59,8 +65,7 @@ def compare(got: Any, expected: Any, tolerance: Any, kind: ElementKind) -> Accur
     no infinities, NaN is.
     """
     if kind.value[0] == "c":
-        got, expected = parts(got), parts(expected)
-        tolerance = parts(tolerance) if np.iscomplexobj(tolerance) else np.asarray(tolerance)[..., None]
+        kind, got, expected, tolerance = kind.row.acc, parts(got), parts(expected), parts(tolerance)
     if kind.row.numpy.kind in "iu" and np.asarray(expected).dtype.kind in "iu":
         expected = np.asarray(expected).astype(kind.row.numpy)  # modulo two to the number of its bits
     largest = kind.row.largest or np.inf
@@ -98,8 +103,7 @@ def compare(got: Any, expected: Any, tolerance: Any, kind: ElementKind) -> Accur
 def stored(value: Any, error: Any, kind: ElementKind, declared: BoundSpec) -> Any:
     """The bound on the error of a value stored as `kind`, whose error before the store is at most `error`."""
     if kind.value[0] == "c":
-        part = ElementKind(kind.row.acc)
-        return NumPy.complex(*(stored(of(value), of(error), part, declared) for of in (np.real, np.imag)))
+        return NumPy.complex(*(stored(of(value), of(error), kind.row.acc, declared) for of in (np.real, np.imag)))
     error = declared.c2 * np.asarray(error, np.float64)
     row = kind.row
     if not row.unit_roundoff:

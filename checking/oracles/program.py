@@ -138,7 +138,7 @@ def _gradient(problem: ProgramProblem, arrays: Mapping[str, Any]) -> Flat:
         outputs = evaluate(lines, {**fixed, **dict(zip(wrt, inputs, strict=True))}, space, xp)
         total = 0.0
         for grad, output in gradient.cotangents.items():
-            for part in (xp.real, xp.imag) if np.iscomplexobj(arrays[grad]) else (np.positive,):
+            for part in (xp.real, xp.imag) if np.iscomplexobj(arrays[grad]) else (lambda a: a,):
                 total = total + xp.sum(part(outputs[output]) * part(arrays[grad]))
         return total
 

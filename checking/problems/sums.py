@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 
 from baracuda.codegen.conditions.parse import fields_of
-from baracuda.runtime import KernelSku, Schedule
+from baracuda.runtime import ElementKind, KernelSku, Schedule
 
 from .cases import could_serve, server
 from .edges import Place
@@ -60,7 +60,7 @@ def _has_turns(problem: ProgramProblem) -> bool:
 
 def in_thirds(problem: ProgramProblem, arrays: Arrays, order: Sequence[str]) -> Arrays:
     """Inputs that vary as sums' terms do hold the numbers of `order` in the thirds of these, 0 for another name."""
-    small = _SMALL * (_DEEPER if problem.element.row.bytes == 8 else 1)
+    small = _SMALL * (_DEEPER if problem.element.row.acc == ElementKind.F64 else 1)
     named = {"small": small, "huge": _HUGE, "-huge": -_HUGE}
     dims = list(problem.spec.dims)
     summed = [dim for dim in dims if dim in problem.plan.SUMMED]
@@ -72,5 +72,6 @@ def in_thirds(problem: ProgramProblem, arrays: Arrays, order: Sequence[str]) -> 
         flat = problem.flat(name, array)
         if all(flat.shape[dims.index(dim)] == problem.space.extents[dim] for dim in summed):
             flat = np.broadcast_to(numbers, flat.shape).astype(array.dtype)
+            flat += 1j * flat if array.dtype.kind == "c" else 0
         changed[name] = np.ascontiguousarray(problem.caller(name, flat, array.shape)).reshape(array.shape)
     return changed

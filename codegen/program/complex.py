@@ -138,6 +138,11 @@ class Complex:
 
     def _product(self, op: str, args: tuple[Expr, ...], a: Expr, b: Expr, c: Expr, d: Expr) -> Expr:
         """A real factor or divisor scales both parts."""
+        match op, b, d:
+            case "mul", _, Call(op="neg", args=(e,)):  # by a conjugate: without the negation, the same sums and bits
+                return self._pair(*self.written("complex_mul_conj", [a, b, c, e]))
+            case "mul", Call(op="neg", args=(e,)), _ if is_complex(args[1]):
+                return self._pair(*self.written("complex_mul_conj", [c, d, a, e]))
         if all(map(is_complex, args)):
             return self._pair(*self.written(f"complex_{op}", [a, b, c, d]))
         if is_complex(args[0]):

@@ -35,9 +35,8 @@ struct Program : MapProgram {
                     lane.store(args.y_, T(Complex<acc_t>{y_re_, y_im_}));
                 }
                 if constexpr (KIND == Kind::mul_conj) {
-                    const acc_t complex_mul_d_ = -b_.imag;
-                    const acc_t y_re_ = a_.real * b_.real - a_.imag * complex_mul_d_;
-                    const acc_t y_im_ = a_.real * complex_mul_d_ + a_.imag * b_.real;
+                    const acc_t y_re_ = a_.real * b_.real + a_.imag * b_.imag;
+                    const acc_t y_im_ = a_.imag * b_.real - a_.real * b_.imag;
                     lane.store(args.y_, T(Complex<acc_t>{y_re_, y_im_}));
                 }
                 if constexpr (KIND == Kind::div) {
@@ -64,5 +63,5 @@ struct Program : MapProgram {
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
 // @lines templates/map.cu.jinja:1 1 4 1*3 12 1 8 19 2 0*2 17 1 templates/map_bodies.jinja:40 4 16 9 -51 0 59 -50 0 5 55
-// @lines -10 -50 0 5 55 -10 -50 0 5 55 -10 -50 0*2 5 55 -10 -50 0*5 5 55 -10 -50 0*3 5 55 4 1*2
-// @lines templates/map.cu.jinja:70 1 5 1
+// @lines -10 -50 0 5 55 -10 -50 0 5 55 -10 -50 0 5 55 -10 -50 0*5 5 55 -10 -50 0*3 5 55 4 1*2 templates/map.cu.jinja:70
+// @lines 1 5 1

@@ -41,12 +41,10 @@ struct Program : MapProgram {
                     lane.store(args.db_, T(Complex<acc_t>{db_re_, db_im_}));
                 }
                 if constexpr (KIND == Kind::mul_conj) {
-                    const acc_t complex_mul_d_ = -b_.imag;
-                    const acc_t d_complex_mul_d_ = dy_.imag * a_.real - dy_.real * a_.imag;
-                    const acc_t da_re_ = dy_.imag * complex_mul_d_ + dy_.real * b_.real;
-                    const acc_t da_im_ = dy_.imag * b_.real - dy_.real * complex_mul_d_;
+                    const acc_t da_re_ = -(dy_.imag * b_.imag) + dy_.real * b_.real;
+                    const acc_t da_im_ = dy_.imag * b_.real + dy_.real * b_.imag;
                     const acc_t db_re_ = dy_.imag * a_.imag + dy_.real * a_.real;
-                    const acc_t db_im_ = -d_complex_mul_d_;
+                    const acc_t db_im_ = -(dy_.imag * a_.real) + dy_.real * a_.imag;
                     lane.store(args.da_, T(Complex<acc_t>{da_re_, da_im_}));
                     lane.store(args.db_, T(Complex<acc_t>{db_re_, db_im_}));
                 }
@@ -94,5 +92,5 @@ struct Program : MapProgram {
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
 // @lines templates/map.cu.jinja:1 1 4 1*3 12 1 8 19 2 0*4 17 1 templates/map_bodies.jinja:40 4 16 9 -51 0*2 59 -45 0 55
-// @lines -10 -50 0 5 0 55 -10 -50 0*3 5 0 55 -10 -50 0*5 5 0 55 -10 -50 0*18 5 0 55 -10 -50 0*8 5 0 55 4 1*2
+// @lines -10 -50 0 5 0 55 -10 -50 0*3 5 0 55 -10 -50 0*3 5 0 55 -10 -50 0*18 5 0 55 -10 -50 0*8 5 0 55 4 1*2
 // @lines templates/map.cu.jinja:70 1 5 1

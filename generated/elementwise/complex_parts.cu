@@ -21,10 +21,8 @@ struct Program : MapProgram {
                 if constexpr (KIND == Kind::imag) lane.store(args.y_, acc_of<T>(x_.imag));
                 if constexpr (KIND == Kind::abs) lane.store(args.y_, acc_of<T>(x_.real == acc_t(0.0)
                     && x_.imag == acc_t(0.0) ? acc_t(0.0) : math::hypot(x_.real, x_.imag)));
-                if constexpr (KIND == Kind::square) {
-                    const acc_t complex_mul_d_ = -x_.imag;
-                    lane.store(args.y_, acc_of<T>(x_.real * x_.real - x_.imag * complex_mul_d_));
-                }
+                if constexpr (KIND == Kind::square) lane.store(args.y_,
+                    acc_of<T>(x_.real * x_.real + x_.imag * x_.imag));
                 if constexpr (KIND == Kind::angle) {
                     const acc_t angle_turn_ = math::atan2(x_.imag, x_.real);
                     lane.store(args.y_, acc_of<T>(x_.real == acc_t(0.0) && x_.imag == acc_t(0.0) ? (angle_turn_)
@@ -37,5 +35,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 12 1 8 19 2 0 17 1 templates/map_bodies.jinja:40 4 16 9 -51 14 0*3 45 -50 5
-// @lines 55 -10 -50 5 0 55 4 1*2 templates/map.cu.jinja:70 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 12 1 8 19 2 0 17 1 templates/map_bodies.jinja:40 4 16 9 -51 14 0*5 45 -50 5 0
+// @lines 55 4 1*2 templates/map.cu.jinja:70 1 5 1

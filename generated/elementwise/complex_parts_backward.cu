@@ -30,9 +30,8 @@ struct Program : MapProgram {
                     lane.store(args.dx_, T(Complex<acc_t>{dx_re_, dx_im_}));
                 }
                 if constexpr (KIND == Kind::square) {
-                    const acc_t complex_mul_d_ = -x_.imag;
                     const acc_t dx_re_ = acc_t(2.0) * dy_ * x_.real;
-                    const acc_t dx_im_ = -(dy_ * complex_mul_d_) + dy_ * x_.imag;
+                    const acc_t dx_im_ = acc_t(2.0) * dy_ * x_.imag;
                     lane.store(args.dx_, T(Complex<acc_t>{dx_re_, dx_im_}));
                 }
                 if constexpr (KIND == Kind::angle) {
@@ -50,4 +49,4 @@ struct Program : MapProgram {
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
 // @lines templates/map.cu.jinja:1 1 4 1*3 12 1 8 19 2 0*2 17 1 templates/map_bodies.jinja:40 4 16 9 -51 0 14 0 45 -50
-// @lines 0*4 5 55 -10 -50 0*2 5 55 -10 -50 0*3 5 55 4 1*2 templates/map.cu.jinja:70 1 5 1
+// @lines 0*4 5 55 -10 -50 0 5 55 -10 -50 0*3 5 55 4 1*2 templates/map.cu.jinja:70 1 5 1

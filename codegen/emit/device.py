@@ -268,7 +268,13 @@ def arrays(body: Body) -> Code:
         ", ".join(f"&Args::{tensor.local}" for tensor in tensors)
         for tensors in (body.reads, [store.tensor for store in body.stores])
     )
-    return Code(", ".join([f"Reads<{read}>", f"Writes<{written}>", *(f"{of.name}_slice" for of in body.placed)]))
+    placed = (placed_value(of, number) for number, of in enumerate(body.placed))
+    return Code(", ".join([f"Reads<{read}>", f"Writes<{written}>", *placed]))
+
+
+def placed_value(read: PlacedRead, number: int) -> Code:
+    """What holds the elements that a body reads at computed places."""
+    return Code(f"PlacedValue<{value_type(read)}, {number}>")
 
 
 def index_numbers(op: MapOp) -> Code:
@@ -291,7 +297,8 @@ def outside(context: Context, read: PlacedRead) -> Code:
     """What is read at places outside of the array: a number or a field."""
     if isinstance(read.outside, FieldName):
         return Code(f"{value_type(read)}(args.{in_kernel(read.outside.id)})")
-    return to_cuda(read.outside, _kinds(context))
+    value = to_cuda(read.outside, _kinds(context))
+    return Code(f"{value_type(read)}({value})") if read.kind == "complex" else value
 
 
 @pass_context
@@ -320,6 +327,6 @@ _FILTERS: tuple[Callable[..., Code | bool], ...] = (
     *(path, has, if_present, and_present, unless_absent, absent, value_type, word, stored_type, dtype, type_macro),
     *(const, struct, operand, operands, operand_type, cuda, start, step, member, read, assignment, part),
     *(body_doc, body_struct, beside_lane, each, stored_value, still, outside, term, monoid),
-    *(is_operand, argument, arrays, index_numbers, monoids),
+    *(is_operand, argument, arrays, index_numbers, monoids, placed_value),
 )
 FILTERS = {function.__name__: function for function in _FILTERS}

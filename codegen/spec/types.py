@@ -11,7 +11,7 @@ Text = Annotated[str, Field(min_length=1, max_length=4000, pattern=r"^[^\x00-\x0
 # What expressions are written with: names, numbers, operators and brackets, on one line, without comments.
 Expression = Annotated[str, Field(min_length=1, max_length=1000, pattern=r"^[A-Za-z0-9_ .,()\[\]+*/%<>=!-]*$")]
 Doc = Annotated[str, Field(min_length=1, max_length=400, pattern=r"^[^\x00-\x1f\x7f\\]*$")]
-Float = Literal["f32", "f16", "bf16", "f64"]
+Float = Literal["f32", "f16", "bf16", "f64", "c64", "c128"]  # what rounds
 Element = Literal[
     "f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool",
     "f8e4m3", "f8e5m2", "c64", "c128",

@@ -108,7 +108,7 @@ def stored(value: Any, error: Any, kind: ElementKind, declared: BoundSpec) -> An
     row = kind.row
     if not row.unit_roundoff:
         return error
-    with np.errstate(invalid="ignore"):  # of infinities and NaN, whose bound says nothing
+    with np.errstate(invalid="ignore", over="ignore"):  # of infinities and NaN, whose bound says nothing
         size = np.abs(np.asarray(value, np.float64)) + error
         return error + declared.c1 * row.unit_roundoff * size + smallest(row)
 

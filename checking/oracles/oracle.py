@@ -13,8 +13,8 @@ from baracuda.runtime import ElementKind
 from ..problems.problem import Arrays, Problem, ProgramProblem
 from . import body as body_oracle
 from . import program as program_oracle
-from .memo import memoized
 from .accuracy import of_parts
+from .memo import memoized
 from .wide import as_wide, wide_type
 
 Flat = dict[str, Any]

@@ -122,8 +122,8 @@ def contradictions(spec: MapSpec) -> Iterator[Finding]:
             if dtype not in _COMPUTED:
                 yield ("dtypes",), 0, f"{dtype} can only be moved; a program that computes takes {', '.join(_COMPUTED)}"
         if len(sorts) > 1:
-            text = f"{' and '.join(sorts.values())} compute differently; an op is of floats, of ints, of bools or complex"
-            yield ("dtypes",), 0, text
+            why = "an op is of floats, of ints, of bools or complex"
+            yield ("dtypes",), 0, f"{' and '.join(sorts.values())} compute differently; {why}"
         kinds = kinds_of(spec, parts.lines)
         for line in parts.lines if sorts.keys().isdisjoint(("float", "complex")) else ():
             if kinds[line.name] == "float":

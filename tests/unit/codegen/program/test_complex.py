@@ -160,7 +160,7 @@ def _bounded(program: str, x: Any, w: Any) -> tuple[Any, Bounded]:
 
 @pytest.mark.parametrize(
     "program",
-    ["y = x * w", "y = x * conj(w)", "y = x / w", "y = 1 / x", "y = sqrt(x)", "y = rsqrt(x)", "y = x ** 3", "o = abs(x)"],
+    ["y = x * w", "y = x * conj(w)", "y = x / w", "y = 1 / x", "y = sqrt(x)", "y = rsqrt(x)", "y = x**3", "o = abs(x)"],
 )
 def test_each_part_is_within_its_own_bound(program: str) -> None:
     x, w = _adversarial()

@@ -288,7 +288,8 @@ class _Reader:
             return Query(name, self._optional(args[0]) if name == "present" else self._dim(args[0]))
         if name in CASTS:
             self._arity(name, args, 1)
-            return self.make.cast(name, self.expression(args[0]))
+            of_parts = name == "T" and "complex" in self.scope.kinds.values()
+            return self.make.cast("acc" if of_parts else name, self.expression(args[0]))
         if name in self.scope.functions:
             values = self._results(self.scope.functions[name], args)
             if len(values) != 1:

@@ -27,6 +27,12 @@ _CLASSES = {
     "convolution.causal_conv1d_update": "CausalConv1dUpdateDescriptor CausalConv1dUpdatePlan",
     "elementwise.binary": "BinaryDescriptor BinaryPlan",
     "elementwise.binary_backward": "BinaryBackwardDescriptor BinaryBackwardPlan",
+    "elementwise.complex_binary": "ComplexBinaryDescriptor ComplexBinaryPlan",
+    "elementwise.complex_binary_backward": "ComplexBinaryBackwardDescriptor ComplexBinaryBackwardPlan",
+    "elementwise.complex_parts": "ComplexPartsDescriptor ComplexPartsPlan",
+    "elementwise.complex_parts_backward": "ComplexPartsBackwardDescriptor ComplexPartsBackwardPlan",
+    "elementwise.complex_unary": "ComplexUnaryDescriptor ComplexUnaryPlan",
+    "elementwise.complex_unary_backward": "ComplexUnaryBackwardDescriptor ComplexUnaryBackwardPlan",
     "elementwise.conditional": "ConditionalDescriptor ConditionalPlan",
     "elementwise.conditional_backward": "ConditionalBackwardDescriptor ConditionalBackwardPlan",
     "elementwise.gated": "GatedDescriptor GatedPlan",
@@ -73,7 +79,11 @@ _CLASSES = {
     "reduction.reduce_axes_arg": "ReduceAxesArgDescriptor ReduceAxesArgPlan",
     "reduction.reduce_axes_backward": "ReduceAxesBackwardDescriptor ReduceAxesBackwardPlan",
     "reduction.reduce_axes_bool": "ReduceAxesBoolDescriptor ReduceAxesBoolPlan",
+    "reduction.reduce_axes_complex": "ReduceAxesComplexDescriptor ReduceAxesComplexPlan",
+    "reduction.reduce_axes_complex_backward": "ReduceAxesComplexBackwardDescriptor ReduceAxesComplexBackwardPlan",
     "reduction.reduce_axes_int": "ReduceAxesIntDescriptor ReduceAxesIntPlan",
+    "reduction.reduce_axes_modulus": "ReduceAxesModulusDescriptor ReduceAxesModulusPlan",
+    "reduction.reduce_axes_modulus_backward": "ReduceAxesModulusBackwardDescriptor ReduceAxesModulusBackwardPlan",
     "reduction.segment_fold": "SegmentFoldDescriptor SegmentFoldPlan",
     "reduction.segment_mean": "SegmentMeanDescriptor SegmentMeanPlan",
     "reduction.segment_mean_backward": "SegmentMeanBackwardDescriptor SegmentMeanBackwardPlan",
@@ -115,6 +125,12 @@ if TYPE_CHECKING:
     from .convolution.causal_conv1d_update import *
     from .elementwise.binary import *
     from .elementwise.binary_backward import *
+    from .elementwise.complex_binary import *
+    from .elementwise.complex_binary_backward import *
+    from .elementwise.complex_parts import *
+    from .elementwise.complex_parts_backward import *
+    from .elementwise.complex_unary import *
+    from .elementwise.complex_unary_backward import *
     from .elementwise.conditional import *
     from .elementwise.conditional_backward import *
     from .elementwise.gated import *
@@ -161,7 +177,11 @@ if TYPE_CHECKING:
     from .reduction.reduce_axes_arg import *
     from .reduction.reduce_axes_backward import *
     from .reduction.reduce_axes_bool import *
+    from .reduction.reduce_axes_complex import *
+    from .reduction.reduce_axes_complex_backward import *
     from .reduction.reduce_axes_int import *
+    from .reduction.reduce_axes_modulus import *
+    from .reduction.reduce_axes_modulus_backward import *
     from .reduction.segment_fold import *
     from .reduction.segment_mean import *
     from .reduction.segment_mean_backward import *

@@ -93,6 +93,31 @@ def clip_norm(g: rt.Array, *, limit: float = 1.0, eps: float = 1e-06, norm: rt.A
     """Scales the arrays of a list down to a norm of all of them together, such as a model's gradients. See
     `ClipNormPlan.run`, `ClipNormDescriptor`."""
 
+def complex_binary(a: rt.Array, b: rt.Array, *, kind: str, y: rt.Array = None, stream: rt.Stream = None) -> Any:
+    """A function of two complex elements. See `ComplexBinaryPlan.run`, `ComplexBinaryDescriptor`."""
+
+_complex_binary_backward = NamedTuple("_complex_binary_backward", [("da", Any), ("db", Any)])
+def complex_binary_backward(dy: rt.Array, a: rt.Array, b: rt.Array, *, kind: str, da: rt.Array = None,
+                            db: rt.Array = None, stream: rt.Stream = None) -> _complex_binary_backward:
+    """Gradients of complex_binary with respect to a and b. See `ComplexBinaryBackwardPlan.run`,
+    `ComplexBinaryBackwardDescriptor`."""
+
+def complex_parts(x: rt.Array, *, kind: str, y: rt.Array = None, stream: rt.Stream = None) -> Any:
+    """A real number of each complex element. See `ComplexPartsPlan.run`, `ComplexPartsDescriptor`."""
+
+def complex_parts_backward(dy: rt.Array, x: rt.Array, *, kind: str, dx: rt.Array = None,
+                           stream: rt.Stream = None) -> Any:
+    """Gradient of complex_parts with respect to x. See `ComplexPartsBackwardPlan.run`,
+    `ComplexPartsBackwardDescriptor`."""
+
+def complex_unary(x: rt.Array, *, kind: str, y: rt.Array = None, stream: rt.Stream = None) -> Any:
+    """A function of each complex element. See `ComplexUnaryPlan.run`, `ComplexUnaryDescriptor`."""
+
+def complex_unary_backward(dy: rt.Array, x: rt.Array, *, kind: str, dx: rt.Array = None,
+                           stream: rt.Stream = None) -> Any:
+    """Gradient of complex_unary with respect to x. See `ComplexUnaryBackwardPlan.run`,
+    `ComplexUnaryBackwardDescriptor`."""
+
 def concatenate(a: rt.Array, b: rt.Array, *, y: rt.Array = None, stream: rt.Stream = None) -> Any:
     """Two arrays, one behind the other along the middle one of three axes. See `ConcatenatePlan.run`,
     `ConcatenateDescriptor`."""
@@ -291,9 +316,27 @@ def reduce_axes_bool(x: rt.Array, *, kind: str, axes_mask: int, y: rt.Array = No
     """Whether any or all elements along some of the axes differ from zero. See `ReduceAxesBoolPlan.run`,
     `ReduceAxesBoolDescriptor`."""
 
+def reduce_axes_complex(x: rt.Array, *, kind: str, axes_mask: int, y: rt.Array = None, stream: rt.Stream = None) -> Any:
+    """One complex number of all elements along some of the axes. See `ReduceAxesComplexPlan.run`,
+    `ReduceAxesComplexDescriptor`."""
+
+def reduce_axes_complex_backward(dy: rt.Array, *, kind: str, input_shape: Sequence[int], axes_mask: int,
+                                 dx: rt.Array = None, stream: rt.Stream = None) -> Any:
+    """Gradient of reduce_axes_complex with respect to x. See `ReduceAxesComplexBackwardPlan.run`,
+    `ReduceAxesComplexBackwardDescriptor`."""
+
 def reduce_axes_int(x: rt.Array, *, kind: str, axes_mask: int, y: rt.Array = None, stream: rt.Stream = None) -> Any:
     """One number of all whole numbers along some of the axes, exact modulo 2^64. See `ReduceAxesIntPlan.run`,
     `ReduceAxesIntDescriptor`."""
+
+def reduce_axes_modulus(x: rt.Array, *, kind: str, axes_mask: int, y: rt.Array = None, stream: rt.Stream = None) -> Any:
+    """One real number of all complex elements along some of the axes. See `ReduceAxesModulusPlan.run`,
+    `ReduceAxesModulusDescriptor`."""
+
+def reduce_axes_modulus_backward(dy: rt.Array, x: rt.Array, *, kind: str, axes_mask: int, dx: rt.Array = None,
+                                 stream: rt.Stream = None) -> Any:
+    """Gradient of reduce_axes_modulus with respect to x. See `ReduceAxesModulusBackwardPlan.run`,
+    `ReduceAxesModulusBackwardDescriptor`."""
 
 def reduced_loss(x: rt.Array, target: rt.Array, *, kind: str, axes_mask: int, average: bool = True, delta: float = 1.0,
                  y: rt.Array = None, y_dtype: DTypeLike | None = None, stream: rt.Stream = None) -> Any:

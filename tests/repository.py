@@ -1,7 +1,7 @@
 """Where tests find what they need, whichever folder they are in."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -45,6 +45,11 @@ def few(items: Iterable[T], count: int, name: Callable[[T], str] = str) -> list[
         return list(known.values())
     sampled = share({one: [one] for one in known}, count, seed, os.environ.get(FIRST, "").split())
     return [item for one, item in known.items() if one in sampled]
+
+
+def usual_element(dtypes: Sequence[str], wanted: str) -> str:
+    """The `wanted` one, the complex one of such parts, or the first one of an op that has neither."""
+    return next((e for e in (wanted, {"f32": "c64", "f64": "c128"}.get(wanted)) if e in dtypes), dtypes[0])
 
 
 def share_runtime(cache: Path) -> None:

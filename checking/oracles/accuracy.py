@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from baracuda.codegen.program.ops import NumPy
 from baracuda.codegen.spec.parts import BoundSpec
 from baracuda.runtime import ElementKind
 from baracuda.runtime.arrays.element import Element
@@ -33,9 +35,22 @@ class Accuracy:
         return f"{position}: {off} ({self.worst_ratio:.3g} times the bound)"
 
 
-def _parts(numbers: Any) -> Any:
+def parts(numbers: Any) -> Any:
     """Real and imaginary parts, as a last axis."""
     return np.stack([np.real(numbers), np.imag(numbers)], -1)
+
+
+def numbers_of(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The real numbers in an array without gaps, one after another."""
+    flat = array.reshape(-1)
+    return flat.view(flat.real.dtype) if array.dtype.kind == "c" else flat
+
+
+def of_parts(function: Callable[..., Any], *numbers: Any) -> Any:
+    """A function of real numbers, applied to both parts where some are complex."""
+    if not any(np.iscomplexobj(number) for number in numbers):
+        return function(*numbers)
+    return NumPy.complex(*(function(*map(part, numbers)) for part in (np.real, np.imag)))
 
 
 def as_float(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -50,8 +65,7 @@ def compare(got: Any, expected: Any, tolerance: Any, kind: ElementKind) -> Accur
     no infinities, NaN is.
     """
     if kind.value[0] == "c":
-        got, expected = _parts(got), _parts(expected)
-        tolerance = _parts(np.broadcast_to(np.asarray(tolerance, np.float64) * (1 + 1j), got.shape[:-1]))
+        kind, got, expected, tolerance = kind.row.acc, parts(got), parts(expected), parts(tolerance)
     if kind.row.numpy.kind in "iu" and np.asarray(expected).dtype.kind in "iu":
         expected = np.asarray(expected).astype(kind.row.numpy)  # modulo two to the number of its bits
     largest = kind.row.largest or np.inf
@@ -88,11 +102,13 @@ def compare(got: Any, expected: Any, tolerance: Any, kind: ElementKind) -> Accur
 
 def stored(value: Any, error: Any, kind: ElementKind, declared: BoundSpec) -> Any:
     """The bound on the error of a value stored as `kind`, whose error before the store is at most `error`."""
+    if kind.value[0] == "c":
+        return NumPy.complex(*(stored(of(value), of(error), kind.row.acc, declared) for of in (np.real, np.imag)))
     error = declared.c2 * np.asarray(error, np.float64)
     row = kind.row
     if not row.unit_roundoff:
         return error
-    with np.errstate(invalid="ignore"):  # of infinities and NaN, whose bound says nothing
+    with np.errstate(invalid="ignore", over="ignore"):  # of infinities and NaN, whose bound says nothing
         size = np.abs(np.asarray(value, np.float64)) + error
         return error + declared.c1 * row.unit_roundoff * size + smallest(row)
 

@@ -331,6 +331,8 @@ def _logaddexp(fields: Fields, arrays: Arrays) -> dict[str, Any]:
 _ADAPTERS: dict[str, Adapter] = {
     **PRODUCTS,
     "numpy.reduce_axes": lambda fields, arrays: {"y": reduced(fields, arrays["x"])},
+    "numpy.reduce_axes_complex": lambda fields, arrays: {"y": reduced(fields, arrays["x"])},
+    "numpy.reduce_axes_modulus": lambda fields, arrays: {"y": reduced(fields, arrays["x"])},
     "numpy.reduce_axes_int": lambda fields, arrays: {"y": reduced(fields, arrays["x"], INT_REDUCTION)},
     "numpy.reduce_axes_bool": lambda fields, arrays: {"y": reduced(fields, arrays["x"])},
     "numpy.reduce_axes_arg": lambda fields, arrays: {"at": reduced(fields, arrays["x"])},

@@ -182,7 +182,42 @@ INT_BINARY: Table = {
     "right_shift": lambda a, b: np.right_shift(a, b & 7),
     "absolute_difference": lambda a, b: np.abs(a.astype(np.int64) - b).astype(a.dtype),
 }
+COMPLEX_UNARY: Table = {
+    "neg": np.negative,
+    "conj": np.conj,
+    "square": np.square,
+    "cube": lambda x: np.power(x, 3),
+    "reciprocal": np.reciprocal,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: np.power(x, -0.5),
+    "exp": np.exp,
+    "log": np.log,
+    "sin": np.sin,
+    "cos": np.cos,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "sigmoid": lambda x: 0.5 + 0.5 * np.tanh(0.5 * x),
+    "sign": np.sign,
+}
+COMPLEX_BINARY: Table = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "mul_conj": lambda a, b: a * np.conj(b),
+    "div": np.divide,
+    "scale": lambda a, b: a * np.abs(b),
+}
+COMPLEX_PARTS: Table = {
+    "real": np.real,
+    "imag": np.imag,
+    "abs": np.abs,
+    "square": lambda x: np.square(np.abs(x)),
+    "angle": np.angle,
+}
 TABLES: Mapping[str, Table] = {
+    "complex_unary": COMPLEX_UNARY,
+    "complex_binary": COMPLEX_BINARY,
+    "complex_parts": COMPLEX_PARTS,
     "unary": UNARY,
     "parametric": PARAMETRIC,
     "binary": BINARY,

@@ -13,8 +13,9 @@ from baracuda.runtime import ElementKind
 from ..problems.problem import Arrays, Problem, ProgramProblem
 from . import body as body_oracle
 from . import program as program_oracle
+from .accuracy import of_parts
 from .memo import memoized
-from .wide import wide_type
+from .wide import as_wide, wide_type
 
 Flat = dict[str, Any]
 
@@ -65,12 +66,7 @@ def widen(
 ) -> Flat:
     """Arrays in the shapes of `flat` and the oracle's type, or `kind`."""
     kind = kind or wide_type(problem.element)
-    return {n: problem.flat(n, _as_wide(a, kind)) for n, a in arrays.items()}
-
-
-def _as_wide(array: np.ndarray[Any, Any], kind: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    moved = array.dtype.kind in "iubc" or kind.kind in "iubc"
-    return array if moved else array.astype(np.float64).astype(kind)
+    return {n: problem.flat(n, as_wide(a, kind)) for n, a in arrays.items()}
 
 
 @memoized
@@ -79,14 +75,14 @@ def with_saved(
 ) -> tuple[Arrays, Flat]:
     """Add the tensors that the forward saves, as stored; return the arrays and the expected results."""
     kind = wide_type(problem.element)
-    wide = {n: _as_wide(a, kind) for n, a in (hidden or {}).items()}
+    wide = {n: as_wide(a, kind) for n, a in (hidden or {}).items()}
     with np.errstate(all="ignore"):
         expected = reference(problem, {**widen(problem, arrays), **wide})
     full = dict(arrays)
     for name in sorted(problem.saved):
         if name in problem.arguments:
             exact = problem.caller(name, np.asarray(expected[name]), problem.shape_of(name))
-            full[name] = exact.astype(np.float64).astype(types[name].row.numpy)
+            full[name] = as_wide(exact, np.dtype(np.float64)).astype(types[name].row.numpy)
     return full, expected
 
 
@@ -97,6 +93,7 @@ def _bounded(
     bounded = {}
     for name, value in widen(problem, arrays).items():
         with np.errstate(invalid="ignore"):
-            error = np.abs(value - exact[name]) if name in problem.saved and name in exact else 0.0
+            known = name in problem.saved and name in exact
+            error = of_parts(np.abs, value - exact[name]) if known else 0.0
         bounded[name] = Bounded(value, error)
     return bounded

@@ -138,7 +138,8 @@ def _gradient(problem: ProgramProblem, arrays: Mapping[str, Any]) -> Flat:
         outputs = evaluate(lines, {**fixed, **dict(zip(wrt, inputs, strict=True))}, space, xp)
         total = 0.0
         for grad, output in gradient.cotangents.items():
-            total = total + xp.sum(outputs[output] * arrays[grad])
+            for part in (xp.real, xp.imag) if np.iscomplexobj(arrays[grad]) else (lambda a: a,):
+                total = total + xp.sum(part(outputs[output]) * part(arrays[grad]))
         return total
 
     results: Flat = {}
@@ -152,7 +153,7 @@ def _gradient(problem: ProgramProblem, arrays: Mapping[str, Any]) -> Flat:
         with warnings.catch_warnings():  # of gradients that are 0 everywhere
             warnings.filterwarnings("ignore", "Output seems independent of input")
             grads = autograd.grad(loss, tuple(range(len(wrt))))(*(fixed[name] for name in wrt))
-        results |= dict(zip(wrt.values(), grads, strict=True))
+        results |= dict(zip(wrt.values(), map(np.conj, grads), strict=True))  # of complex inputs, by torch's convention
     return results
 
 
@@ -210,6 +211,10 @@ def _differentiable() -> Any:
         @staticmethod
         def prod(a: Any, *, axis: tuple[int, ...], keepdims: bool) -> Any:
             return _product(axis)(a)
+
+        @staticmethod
+        def complex(a: Any, b: Any) -> Any:
+            return _of_slopes(plain.complex, lambda g, r, a, b: np.real(g), lambda g, r, a, b: -np.imag(g))(a, b)
 
         @staticmethod
         def stop_gradient(a: Any) -> Any:

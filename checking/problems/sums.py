@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 
 from baracuda.codegen.conditions.parse import fields_of
-from baracuda.runtime import KernelSku, Schedule
+from baracuda.runtime import ElementKind, KernelSku, Schedule
 from baracuda.runtime.families.map.geometry import Cut
 
 from .cases import could_serve, server
@@ -64,7 +64,7 @@ def in_thirds(problem: ProgramProblem, arrays: Arrays, order: Sequence[str]) -> 
 
     Whole numbers are 0, so that all terms are of one list where they are the keys of lists.
     """
-    small = _SMALL * (_DEEPER if problem.element.row.bytes == 8 else 1)
+    small = _SMALL * (_DEEPER if problem.element.row.acc == ElementKind.F64 else 1)
     named = {"small": small, "huge": _HUGE, "-huge": -_HUGE}
     dims = list(problem.spec.dims)
     summed = [dim for dim in dims if dim in problem.plan.SUMMED]
@@ -77,5 +77,6 @@ def in_thirds(problem: ProgramProblem, arrays: Arrays, order: Sequence[str]) -> 
         if all(flat.shape[dims.index(dim)] == problem.space.extents[dim] for dim in summed):
             whole = array.dtype.kind in "iu"
             flat = np.broadcast_to(numbers * (not whole), flat.shape).astype(array.dtype)
+            flat += 1j * flat if array.dtype.kind == "c" else 0
         changed[name] = np.ascontiguousarray(problem.caller(name, flat, array.shape)).reshape(array.shape)
     return changed

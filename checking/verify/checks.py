@@ -10,8 +10,9 @@ import numpy as np
 
 from baracuda.runtime import ElementKind, KernelInternal
 
-from ..oracles.accuracy import Accuracy, as_float
+from ..oracles.accuracy import Accuracy, as_float, parts
 from ..oracles.oracle import explicit, tolerances, widen, with_saved
+from ..oracles.wide import as_wide
 from ..problems.problem import Arrays, Problem, ProgramProblem
 from ..problems.shrunken import MULTIPROCESSORS
 from ..problems.sums import ORDERS, in_thirds
@@ -131,12 +132,14 @@ def check_compensation(problems: Iterable[ProgramProblem], memory: Memory) -> Pr
             outputs, types = arrange(problem, inputs, memory).run(), problem.stored_types()
             bounds = tolerances(problem, small, {}, types, saved={})
             for argument, wanted in exact.items():
-                got = problem.flat(argument, as_float(outputs[argument]))
+                got, bound = problem.flat(argument, as_float(outputs[argument])), bounds[argument]
+                if np.iscomplexobj(got):
+                    got, wanted, bound = map(parts, (got, wanted, bound))
                 # In f64 what is wanted is rounded, too.
-                bounded = problem.results[argument] in problem.of_elements or types[argument] == ElementKind.F64
+                bounded = problem.results[argument] in problem.of_elements or types[argument].row.acc == ElementKind.F64
                 row = types[argument].row
                 one = row.unit_roundoff * np.maximum(np.abs(wanted), row.smallest_normal)
-                if np.any(np.abs(got - wanted) > (np.maximum(one, bounds[argument]) if bounded else one)):
+                if np.any(np.abs(got - wanted) > (np.maximum(one, bound) if bounded else one)):
                     at = int(np.argmax(np.abs(got - wanted)))
                     lost = f"{argument!r} is {got.flat[at]:.17g}, needs {wanted.flat[at]:.17g}"
                     raise AssertionError(f"{label_of(problem)}, a small number and huge ones that cancel: {lost}")
@@ -154,7 +157,8 @@ def _cancelling(problem: ProgramProblem, arrays: Arrays, order: Sequence[str]) -
     sums = {argument: name for argument, name in problem.results.items() if argument in problem.plan.SUM_OUTPUTS}
     if not sums or any(not np.any(alone[name]) or np.any(exact[name] != alone[name]) for name in sums.values()):
         return None
-    return inputs, {argument: np.asarray(exact[name], np.float64) for argument, name in sums.items()}, small_alone
+    kind = np.dtype(np.float64)
+    return inputs, {argument: as_wide(np.asarray(exact[name]), kind) for argument, name in sums.items()}, small_alone
 
 
 def choices_of(problem: Problem) -> Iterator[dict[str, ElementKind]]:

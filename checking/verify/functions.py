@@ -63,7 +63,7 @@ def _texts() -> dict[str, str]:
     for name, row in OPS.items():
         call = Call(name, tuple(Name(operand) for operand in "abc"[: row.arity]))
         try:
-            if row.takes in ("int", "number") and kind_of(call, kinds) != "float":
+            if row.takes in ("int", "number") and kind_of(call, kinds) in ("int", "bool"):
                 texts[name] = str(to_cuda(call, kinds))
         except ProgramError:  # it takes no whole numbers
             continue

@@ -9,7 +9,7 @@ import numpy as np
 
 from baracuda.runtime import KernelSku
 
-from ..oracles.accuracy import as_float
+from ..oracles.accuracy import as_float, numbers_of, parts
 from ..oracles.oracle import with_saved
 from ..problems.problem import Arrays, Problem
 from ..ptx.device import ptx_mode
@@ -56,16 +56,17 @@ def check_gpu_code(problem: Problem, target: str) -> None:
             if reason:
                 raise AssertionError(f"PTX for {target}, {label} inputs: {name!r} {reason}")
     if stable != {*problem.results} and not problem.spec.by_hand:  # those may flush, as `quick_exp2` does
-        steep = {n: _steep(a) if types[n].row.unit_roundoff and a.dtype.kind != "c" else a for n, a in drawn.items()}
+        steep = {n: _steep(a) if types[n].row.unit_roundoff else a for n, a in drawn.items()}
         host, gpu = _on_both(problem, with_saved(problem, steep, types, hidden)[0], target, {})
         for name in problem.results.keys() - stable:
-            a, b = (np.asarray(as_float(outputs[name]), np.float64) for outputs in (host, gpu))
+            a, b = (np.asarray(as_float(numbers_of(outputs[name])), np.float64) for outputs in (host, gpu))
             if flushed := int(np.sum((b == 0) & (a != 0) & (abs(a) < _NORMAL))):
                 raise AssertionError(f"PTX for {target}: {name!r} has 0 for {flushed} subnormal numbers")
 
 
 def _steep(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    values: np.ndarray[Any, Any] = np.random.default_rng(23).choice(_STEEP, array.shape).astype(array.dtype)
+    values = np.empty_like(array)
+    numbers_of(values)[:] = np.random.default_rng(23).choice(_STEEP, numbers_of(values).shape)
     if array.ndim:
         values[..., :1] = 0
     return values
@@ -103,10 +104,11 @@ def _special(problem: Problem, usual: Arrays) -> Arrays:
     rng = np.random.default_rng(22)
     arrays = dict(usual)
     for name, array in sorted(usual.items()):
-        if problem.stored_types()[name].row.unit_roundoff and array.dtype.kind != "c" and array.size:
+        if problem.stored_types()[name].row.unit_roundoff and array.size:
             arrays[name] = array.copy()
-            places = rng.integers(array.size, size=len(_SPECIAL) if array.size >= 4 * len(_SPECIAL) else 1)
-            arrays[name].flat[places] = rng.permutation(np.array(_SPECIAL))[: places.size].astype(array.dtype)
+            numbers = numbers_of(arrays[name])
+            places = rng.integers(numbers.size, size=len(_SPECIAL) if numbers.size >= 4 * len(_SPECIAL) else 1)
+            numbers[places] = rng.permutation(np.array(_SPECIAL))[: places.size].astype(numbers.dtype)
     return arrays
 
 
@@ -118,9 +120,8 @@ def _differs(
     if is_stable or not element.unit_roundoff:
         others = int(np.sum(host != gpu))
         return "" if same_bits(host, gpu) else f"has {others} elements of other bits than on the host device"
-    if host.dtype.kind == "c":
-        host, gpu = host.view(host.real.dtype), gpu.view(gpu.real.dtype)
-    a, b = (np.asarray(as_float(array), np.float64) for array in (host, gpu))
+    a, b = (parts(array) if array.dtype.kind == "c" else as_float(array) for array in (host, gpu))
+    a, b = (np.asarray(array, np.float64) for array in (a, b))
     finite = np.isfinite(a)
     if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(b[finite]).all():
         return "is not finite in other places than on the host device"
@@ -129,8 +130,8 @@ def _differs(
     if difference <= allowed:
         return ""
     if exact is not None:
-        expected = np.asarray(exact, np.float64)
-        errors = [_rms(problem.flat(name, array) - expected) for array in (a, b)]
+        of = [problem.flat(name, as_float(array)) - exact for array in (host, gpu)]
+        errors = [_rms(np.asarray(np.abs(error), np.float64)) for error in of]
         if errors[1] <= _NOISE * errors[0]:
             return ""
     return f"differs from the host device's by {difference:.3g} (root mean square), allowed are {allowed:.3g}"

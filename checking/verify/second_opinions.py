@@ -10,9 +10,11 @@ import numpy as np
 
 from baracuda.codegen.spec.backward import is_derivable
 
+from ..oracles.accuracy import parts
 from ..oracles.definitions import adapter
 from ..oracles.oracle import with_saved
 from ..oracles.program import derived
+from ..oracles.wide import as_wide
 from ..problems.cases import drawn_cases
 from ..problems.problem import Arrays, Problem, ProgramProblem
 from ..problems.subject import Subject
@@ -57,9 +59,9 @@ def check_derivation(subject: Subject, count: int | None = None) -> None:
         exact = with_saved(problem, arrays, problem.stored_types(), hidden)[1]
         given = {**{name: problem.flat(name, array) for name, array in _wide(arrays).items()}, **_wide(hidden)}
         for name, ours in derived(problem, given, exact).items():
-            theirs = np.asarray(exact[name], np.float64)
+            theirs = as_wide(np.asarray(exact[name]), np.dtype(np.float64))
             label = f"{problem.descriptor}: {name!r} as derived from {gradient.of} and by its reference"
-            _require_close(label, np.broadcast_to(np.asarray(ours, np.float64), theirs.shape), theirs)
+            _require_close(label, np.broadcast_to(np.asarray(ours, theirs.dtype), theirs.shape), theirs)
 
 
 def _problems(subject: Subject) -> Sequence[Problem]:
@@ -86,15 +88,17 @@ def _with_special(array: np.ndarray[Any, Any], turn: int) -> np.ndarray[Any, Any
 
 
 def _wide(arrays: Arrays) -> dict[str, Any]:
-    return {name: array if array.dtype.kind in "iubc" else array.astype(np.float64) for name, array in arrays.items()}
+    return {name: as_wide(array, np.dtype(np.float64)) for name, array in arrays.items()}
 
 
 def _require_close(label: str, ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any]) -> None:
     if ours.shape != theirs.shape:
         raise AssertionError(f"{label}: shapes {ours.shape} and {theirs.shape}")
+    if np.iscomplexobj(theirs):
+        ours, theirs = parts(ours), parts(theirs)
     if theirs.dtype.kind in "iub":
         same = ours == theirs
-    elif theirs.dtype.itemsize == 1 or theirs.dtype.kind == "c":
+    elif theirs.dtype.itemsize == 1:
         same = ours.view(np.uint8) == theirs.view(np.uint8)
     else:
         largest = np.max(np.abs(theirs), initial=0.0, where=np.isfinite(theirs))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from baracuda.codegen.spec.backward import is_derivable
 
-from ..oracles.accuracy import as_float, compare
+from ..oracles.accuracy import as_float, compare, numbers_of, of_parts
 from ..oracles.oracle import explicit, tolerances, widen, with_saved
 from ..oracles.references import definition_of
 from ..problems.problem import Arrays, Problem, ProgramProblem
@@ -50,14 +51,14 @@ def check_ties(problem: Problem, memory: Memory) -> None:
 def _check_special_elements(problem: Problem, memory: Memory) -> None:
     for name in (n for n in problem.arguments if n in problem.spec.inputs and n not in problem.saved):
         drawn = problem.draw(seed=8)
-        if not problem.stored_types()[name].row.unit_roundoff or drawn[name].dtype.kind == "c" or not drawn[name].size:
+        if not problem.stored_types()[name].row.unit_roundoff or not drawn[name].size:
             continue
         clean, usual = with_saved(problem, drawn, problem.stored_types(), problem.draw_hidden(seed=8))
         calm = tolerances(problem, clean, usual, problem.stored_types())
         for turn, value in enumerate(SPECIAL if problem.size <= LARGE else SPECIAL[:2]):
             if np.isinf(value) and _finite_only(problem, name):
                 continue
-            place = (7 * turn + 1) % drawn[name].size
+            place = (7 * turn + 1) % numbers_of(drawn[name]).size
             arrays = _with(drawn, name, place, value)
             full, exact = with_saved(problem, arrays, problem.stored_types(), problem.draw_hidden(seed=8))
             outputs = arrange(problem, full, memory).run()
@@ -79,8 +80,8 @@ def _check_special_elements(problem: Problem, memory: Memory) -> None:
                     if problem.spec.gradient is not None:  # 0 times infinity, or infinity less infinity, as for NaN
                         expected = np.where(np.isnan(got) | np.isnan(expected), got, expected)
                 one = problem.stored_types()[argument].row.unit_roundoff  # of what may be another value than without
-                fallback = calm[argument] + one * np.abs(expected)
-                bound = np.where(np.isfinite(allowed[argument]), allowed[argument], fallback)
+                fallback = of_parts(lambda calm, y, one=one: calm + one * np.abs(y), calm[argument], expected)
+                bound = of_parts(lambda a, b: np.where(np.isfinite(a), a, b), allowed[argument], fallback)
                 accuracy = compare(got, expected, bound, problem.stored_types()[argument])
                 if not accuracy.worst_ratio <= 1:
                     raise AssertionError(f"{label_of(problem)}, {value} in {name!r}: {argument!r} is wrong, {accuracy}")
@@ -93,24 +94,29 @@ def _check_enormous(problem: Problem, memory: Memory) -> None:
         narrow = _in_accumulator(problem, case.inputs)
         exact, allowed = dict(case.exact), dict(case.allowed)
         for name, result in problem.results.items():
-            off = ~(np.abs(narrow[result] - exact[name]) <= allowed[name])
-            rounding = 8 * problem.element.row.acc.row.unit_roundoff * np.abs(narrow[result])
-            exact[name] = np.where(off, narrow[result], exact[name])
-            allowed[name] = np.where(off & np.isfinite(rounding), rounding, allowed[name])
+            numbers = narrow[result], exact[name], allowed[name]
+            exact[name] = of_parts(lambda n, y, a: np.where(np.abs(n - y) <= a, y, n), *numbers)
+            allowed[name] = of_parts(partial(_of_narrow, problem.element.row.acc.row.unit_roundoff), *numbers)
         case = replace(case, exact=exact, allowed=allowed)
     within(case, memory, "enormous inputs")
 
 
+def _of_narrow(unit_roundoff: float, narrow: Any, exact: Any, allowed: Any) -> Any:
+    """The bound on errors, or the rounding of numbers that are right only in the accumulator's type."""
+    rounding = 8 * unit_roundoff * np.abs(narrow)
+    return np.where(~(np.abs(narrow - exact) <= allowed) & np.isfinite(rounding), rounding, allowed)
+
+
 def _with(arrays: Arrays, name: str, place: int, value: float) -> Arrays:
-    """`arrays`, one element of one of them changed."""
+    """`arrays`, one number of one of them changed."""
     changed = {**arrays, name: arrays[name].copy()}
-    changed[name].flat[place] = value
+    numbers_of(changed[name])[place] = value
     return changed
 
 
 def _matters(problem: Problem, arrays: Arrays, name: str, place: int, result: str) -> bool:
     """Whether a result depends on an element, which a mask may hide."""
-    other = _with(arrays, name, place, 2 * float(arrays[name].flat[place]) + 1)
+    other = _with(arrays, name, place, 2 * float(numbers_of(arrays[name])[place]) + 1)
     types, hidden = problem.stored_types(), problem.draw_hidden(seed=8)
     before, after = (with_saved(problem, a, types, hidden)[1][result] for a in (arrays, other))
     return not np.array_equal(before, after, equal_nan=True)

@@ -24,7 +24,7 @@ from ..text import Code, Name, python
 
 Optional = Tensor | ColumnSum | Sum
 
-_VALUE = {"float": Code("acc_t"), "int": Code("i64"), "bool": Code("bool")}
+_VALUE = {"float": Code("acc_t"), "int": Code("i64"), "bool": Code("bool"), "complex": Code("Complex<acc_t>")}
 _WORD = {"float": Code("double"), "int": Code("long long"), "bool": Code("long long")}
 _STORED = {"T": "T", "acc": "acc_of<T>", "i64": "i64", "i32": "int"}
 _STRUCT = {"element": Code("PerElement"), "row": Code("PerRow"), "col": Code("PerCol"), "array": Code("Strided")}
@@ -67,7 +67,7 @@ def absent(tensor: Tensor) -> Code:
     number = python(tensor.default)
     if tensor.kind == "bool":
         return Code("true" if tensor.default else "false")
-    return Code(f"acc_t({number})") if tensor.kind == "float" else number
+    return Code(f"{value_type(tensor)}({number})") if tensor.kind in ("float", "complex") else number
 
 
 def value_type(part: Tensor | Scalar | Value | PlacedRead | Sum) -> Code:
@@ -268,7 +268,13 @@ def arrays(body: Body) -> Code:
         ", ".join(f"&Args::{tensor.local}" for tensor in tensors)
         for tensors in (body.reads, [store.tensor for store in body.stores])
     )
-    return Code(", ".join([f"Reads<{read}>", f"Writes<{written}>", *(f"{of.name}_slice" for of in body.placed)]))
+    placed = (placed_value(of, number) for number, of in enumerate(body.placed))
+    return Code(", ".join([f"Reads<{read}>", f"Writes<{written}>", *placed]))
+
+
+def placed_value(read: PlacedRead, number: int) -> Code:
+    """What holds the elements that a body reads at computed places."""
+    return Code(f"PlacedValue<{value_type(read)}, {number}>")
 
 
 def index_numbers(op: MapOp) -> Code:
@@ -296,7 +302,8 @@ def outside(context: Context, read: PlacedRead) -> Code:
     """What is read at places outside of the array: a number or a field."""
     if isinstance(read.outside, FieldName):
         return Code(f"{value_type(read)}(args.{in_kernel(read.outside.id)})")
-    return to_cuda(read.outside, _kinds(context))
+    value = to_cuda(read.outside, _kinds(context))
+    return Code(f"{value_type(read)}({value})") if read.kind == "complex" else value
 
 
 @pass_context
@@ -325,6 +332,6 @@ _FILTERS: tuple[Callable[..., Code | bool], ...] = (
     *(path, has, if_present, and_present, unless_absent, absent, value_type, word, stored_type, dtype, type_macro),
     *(const, struct, operand, operands, operand_type, cuda, start, step, member, read, assignment, part),
     *(body_doc, body_struct, beside_lane, each, stored_value, still, outside, term, monoid),
-    *(is_operand, argument, arrays, index_numbers, keys, monoids),
+    *(is_operand, argument, arrays, index_numbers, keys, monoids, placed_value),
 )
 FILTERS = {function.__name__: function for function in _FILTERS}

@@ -81,7 +81,7 @@ def lower_tensor(name: str, spec: TensorSpec, op: OpSpec, *, over: str) -> Tenso
         over=over,
         dtypes=tuple(spec.dtype),
         optional=spec.optional or "",
-        default={"float": float, "int": int, "bool": bool}[kind](spec.default or 0),
+        default={"float": float, "int": int, "bool": bool, "complex": float}[kind](spec.default or 0),
         kind=kind,
         layout=spec.layout,
         may_alias=tuple(spec.may_alias),

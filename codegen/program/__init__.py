@@ -1,7 +1,8 @@
 """The spec language's programs: parsed once, read three ways (CUDA text, NumPy values, error bounds)."""
 
+from .error import ProgramError
 from .kinds import kind_of
-from .parse import ProgramError, parse, parse_expression, parse_functions
+from .parse import parse, parse_expression, parse_functions
 from .source import to_source
 from .tree import Call, Const, Expr, Line, Name, Reduce, Scope
 

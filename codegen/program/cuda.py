@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from ..text import Code
+from .error import ProgramError
 from .kinds import Kinds, kind_of
 from .ops import OPS
-from .parse import ProgramError
 from .tree import Call, Cast, Const, Expr, Name, Query, Reduce
 
 # How tightly C++ binds; an operand that binds less tightly than its place asks for is put in parentheses.

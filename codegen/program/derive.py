@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from .complex import PARTS
+from .error import ProgramError
 from .invert import Inverse, all_of, indices_in, inverse, is_within, is_zero_outside
 from .kinds import kind_of
-from .parse import ProgramError, parse_expression
+from .parse import parse_expression
 from .source import place_source, to_source
 from .tree import Call, Cast, Const, Expr, Line, Name, Query, Read, Reduce, Scope, reads, varies, walk
 
@@ -124,7 +126,7 @@ class _Derivation:
     kinds: dict[str, str] = field(init=False)
     values: list[Line] = field(default_factory=list)  # of the forward, with a name for what adjoints read
     names: dict[Expr, str] = field(default_factory=dict)
-    adjoints: dict[str, list[Term]] = field(default_factory=dict)
+    adjoints: dict[Expr, list[Term]] = field(default_factory=dict)  # of names, and of the parts of complex ones
     parts: dict[str, list[Term]] = field(default_factory=dict)  # of adjoints that have a name
     pairs: dict[Expr, Term] = field(default_factory=dict)  # names of elements times or over a value of their row
     balanced: dict[Expr, frozenset[str]] = field(default_factory=dict)  # what sums to 0 over these dims
@@ -134,8 +136,9 @@ class _Derivation:
     def lines(self) -> tuple[Line, ...]:
         self.dims, self.kinds = dict(self.forward.dims), dict(self.forward.kinds)
         for name, output in self.cotangents.items():
-            self.adjoints[output] = [Term(1.0, (Name(name),))]
-            self.kinds[name] = "float"
+            self.kinds[name] = "complex" if self.kinds[output] == "complex" else "float"
+            for of, part in zip(self._parts(Name(output)), self._parts(Name(name)), strict=True):
+                self.adjoints[of] = [Term(1.0, (part,))]
         for line in self.forward.lines:
             self._value(line.name, self._named(line.expr, root=True))
         self.active |= {*self.wrt.values()}
@@ -143,10 +146,19 @@ class _Derivation:
             if reads(line.expr) & self.active:
                 self.active.add(line.name)
         for line in reversed(list(self.values)):
-            if line.name in self.active and (terms := _merged(self.adjoints.get(line.name, []))):
-                self._push(line.expr, self._one(terms, line.name), Name(line.name))
+            if line.name in self.active:
+                for part, value in zip(self._parts(Name(line.name)), self._parts(line.expr), strict=True):
+                    if terms := _merged(self.adjoints.get(part, [])):
+                        self._push(value, self._one(terms, line.name), part)
         ends = [self._end(name, source) for name, source in self.wrt.items()]
         return _needed([*self.values, *self.made], ends, self.saved)
+
+    def _parts(self, expr: Expr) -> tuple[Expr, ...]:
+        """The real values that `expr` stands for: the gradient of a complex number has theirs as its parts."""
+        if isinstance(expr, Call) and expr.op == "complex":
+            return expr.args
+        is_complex = kind_of(expr, self.kinds) == "complex"
+        return tuple(Call(part, (expr,)) for part in PARTS) if is_complex else (expr,)
 
     def _value(self, name: str, expr: Expr) -> None:
         self.dims[name] = varies(expr, self.dims)
@@ -209,16 +221,18 @@ class _Derivation:
         """Add what the adjoint `terms` of `expr` makes of the adjoints of the names it reads."""
         if not reads(expr) & self.active or kind_of(expr, self.kinds) != "float":
             return
-        if isinstance(expr, Name | Reduce) or self.forward.pull:
+        if isinstance(expr, Name | Reduce) or _is_part(expr) or self.forward.pull:
             terms = self._fitted(terms, varies(expr, self.dims))
         terms = [self._paired(term) for term in terms]
         match expr:
-            case Name(id=name):
-                self.adjoints.setdefault(name, []).extend(terms)
+            case Name() | Call(op="real" | "imag", args=(Name(),)):
+                self.adjoints.setdefault(expr, []).extend(terms)
             case Cast(arg=arg):
                 self._push(arg, terms, arg)
             case Read(tensor=tensor):
-                self.adjoints.setdefault(tensor, []).extend(self._of_read(expr, terms))
+                self.adjoints.setdefault(Name(tensor), []).extend(self._of_read(expr, terms))
+            case Call(op="real" | "imag" as part, args=(Read(tensor=tensor) as read,)):
+                self.adjoints.setdefault(Call(part, (Name(tensor),)), []).extend(self._of_read(read, terms))
             case Reduce(kind="sum", arg=arg):
                 self._push(arg, terms, arg)
             case Reduce(kind="mean", arg=arg, dims=dims):
@@ -491,13 +505,22 @@ class _Derivation:
         return Call("where", (all_of(term.when), product, Const(0.0)))
 
     def _end(self, name: str, source: str) -> Line:
-        terms = [self._paired(t) for t in _merged(self.adjoints.get(source, []))]
-        terms = self._fitted(terms, self.forward.dims[source])
+        parts = [self._end_of(part, self.forward.dims[source]) for part in self._parts(Name(source))]
+        return Line(name, parts[0] if len(parts) == 1 else Call("complex", tuple(parts)))
+
+    def _end_of(self, part: Expr, dims: frozenset[str]) -> Expr:
+        terms = [self._paired(t) for t in _merged(self.adjoints.get(part, []))]
+        terms = self._fitted(terms, dims)
         expr: Expr = self._sum(terms) if terms else Const(0.0)
         made = {line.name: line.expr for line in self.made}
         while isinstance(expr, Name) and expr.id in made:
             expr = made[expr.id]
-        return Line(name, expr)
+        return expr
+
+
+def _is_part(expr: Expr) -> bool:
+    """Whether it is a part of a complex element."""
+    return isinstance(expr, Call) and expr.op in PARTS
 
 
 def _quotient(scale: float, top: list[Expr], bottom: list[Expr]) -> Expr:

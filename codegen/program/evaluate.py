@@ -108,7 +108,7 @@ def _wrapped(value: Any) -> Any:
 
 def _real(value: Any) -> Any:
     """`value` as a floating-point number, its type kept if it is one."""
-    is_float = isinstance(value, float) or getattr(value, "dtype", np.dtype(int)).kind == "f"
+    is_float = isinstance(value, float) or getattr(value, "dtype", np.dtype(int)).kind in "fc"
     return value if is_float else 1.0 * value
 
 
@@ -203,7 +203,7 @@ def _kept_shape(shape: tuple[int, ...], dims: tuple[str, ...], space: Space) -> 
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
-    """A real value and how far a kernel's value may lie from it, both arrays."""
+    """A real value and how far a kernel's value may lie from it, both arrays; of a complex value, part by part."""
 
     value: Any
     error: Any

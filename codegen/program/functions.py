@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from .tree import Const, Expr, Line, Name, Query, varies, walk
+from .tree import Call, Const, Expr, Line, Name, Query, varies, walk
 
 MAX_REPEATS = 64  # of one loop
 
@@ -33,13 +33,13 @@ class Function:
         return f"{self.name}({', '.join([*self.parameters, *([f'*{self.dims}'] if self.dims else [])])})"
 
 
-
 class Hoisted:
     """The lines of a program so far, to which calls add lines of their own, and the names that are taken."""
 
     def __init__(self, names: Mapping[str, frozenset[str]], taken: Iterator[str], most: int) -> None:
         self.names, self.taken, self.most = dict(names), {*names, *taken}, most
         self.lines: list[Line] = []
+        self.complex: dict[str, Expr] = {}  # names that stand for two parts
         self.nodes = 0
 
     def add(self, name: str, expr: Expr, number: int) -> bool:
@@ -61,6 +61,9 @@ class Hoisted:
 
 def is_small(expr: Expr) -> bool:
     """Whether reading the expression again costs nothing."""
+    match expr:
+        case Call(op="complex" | "real" | "imag", args=args):
+            return all(map(is_small, args))
     return isinstance(expr, Name | Const | Query)
 
 

@@ -100,7 +100,7 @@ def is_zero_outside(expr: Expr, zero: frozenset[str], finite: frozenset[str]) ->
     match expr:
         case Read(tensor=tensor):
             return tensor in zero
-        case Call(op="neg", args=(a,)):
+        case Call(op="neg" | "real" | "imag", args=(a,)):
             return is_zero_outside(a, zero, finite)
         case Call(op="mul" | "div" as op, args=(a, b)):
             if is_zero_outside(a, zero, finite):

@@ -1,19 +1,19 @@
-"""The kinds of a program's values: floats, whole numbers and truth values."""
+"""The kinds of a program's values: floats, whole numbers, truth values, and elements of complex arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from .error import ProgramError
 from .ops import OPS
-from .parse import ProgramError
 from .source import place_source
 from .tree import Call, Const, Expr, Name, Query, Read, Reduce
 
-Kinds = Mapping[str, str]  # name -> "float", "int" or "bool"
+Kinds = Mapping[str, str]  # name -> "float", "int", "bool" or "complex"
 
 
 def kind_of(expr: Expr, kinds: Kinds) -> str:
-    """Whether an expression is a "float" (of the accumulator's type), an "int" (64 bits) or a "bool"."""
+    """Whether an expression is a "float" (of the accumulator's type), an "int" (64 bits), a "bool" or "complex"."""
     match expr:
         case Const(value=bool()):
             return "bool"
@@ -54,7 +54,7 @@ def _result(op: str, operands: list[str]) -> str:
     row = OPS[op]
     values = operands[1:] if op == "where" else operands
     for operand in values if row.takes != "number" else operands:
-        if row.takes in ("int", "bool", "float") and operand != row.takes:
+        if row.takes in ("int", "bool", "float", "complex") and operand != row.takes:
             raise ProgramError(f"{row.symbol or op} takes operands of kind {row.takes}, got {operand}")
         if row.takes == "number" and operand == "bool":
             raise ProgramError(f"{row.symbol or op} takes numbers, got a bool; use where(condition, a, b)")

@@ -23,7 +23,7 @@ class Op:
     rounding: float = 0.0
     spread: Spread | None = None  # None: errors do not pass through
     kind: str = "float"  # of the result; "same": of the operands, widest first
-    takes: str = "number"  # what the operands must be: number, int, bool, any
+    takes: str = "number"  # what the operands must be: number, int, bool, complex, any
     symbol: str = ""  # Python's infix spelling, if it has one
 
 
@@ -92,6 +92,11 @@ def _at_the_corners(xp: Any, r: Any, a: Any, e: Any) -> Any:
 def _turned(xp: Any, r: Any, a: Any, e: Any) -> Any:
     """For an angle, which jumps by a whole turn."""
     return xp.where(sum(e) > 0, 7.0, 0.0)
+
+
+def _of_part(part: str) -> Op:
+    """Of a complex number, whose errors are a complex number, too."""
+    return Op(part, 1, f"{{}}.{part}", _call(part), 0, lambda xp, r, a, e: getattr(e[0], part), takes="complex")
 
 
 def _either_sign(xp: Any, r: Any, a: Any, e: Any) -> Any:
@@ -243,6 +248,12 @@ OPS: dict[str, Op] = {
         Op("logical_or", 2, "{} || {}", _call("logical_or"), 0, _any_undecided, "bool", "bool", "or"),
         Op("logical_not", 1, "!{}", _call("logical_not"), 0, _any_undecided, "bool", "bool", "not"),
         Op("isnan", 1, "math::isnan({})", _call("isnan"), 0, None, "bool", "float"),
+        _of_part("real"),
+        _of_part("imag"),
+        Op(
+            "complex", 2, "Complex<acc_t>{{{}, {}}}", lambda xp, a, b: xp.complex(a, b), 0,
+            lambda xp, r, a, e: xp.complex(*e), "complex",
+        ),
         _integer("floor_divide", "//"),
         _integer("remainder", "%"),
         _integer("bitwise_and", "&"),
@@ -268,6 +279,13 @@ class NumPy:
     @staticmethod
     def stop_gradient(a: Any) -> Any:
         return a
+
+    @staticmethod
+    def complex(a: Any, b: Any) -> Any:
+        """Of two parts; a + 1j * b would make NaN of an infinity."""
+        result = np.empty(np.broadcast_shapes(np.shape(a), np.shape(b)), np.result_type(a, b, np.complex64))
+        result.real, result.imag = a, b
+        return result
 
     @staticmethod
     def whole(a: Any) -> Any:

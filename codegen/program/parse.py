@@ -8,11 +8,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import cache
 
+from .complex import FUNCTIONS as OF_COMPLEX
+from .complex import LIBRARY, Complex, element, is_complex, parts_of, whole
+from .error import ProgramError
 from .functions import MAX_REPEATS, Function, Functions, Hoisted, is_small, uses
 from .ops import CASTS, OPS, QUERIES, REDUCTIONS
 from .remedies import of_function, of_reduction, remedy
-from .tree import Call, Cast, Const, Expr, Line, Name, Query, Read, Reduce, Scope, walk
+from .tree import Call, Const, Expr, Line, Name, Query, Read, Scope, varies, walk
 
 INFINITY = "inf"
 BINARY: dict[type[ast.AST], str] = {
@@ -38,20 +42,12 @@ BINARY: dict[type[ast.AST], str] = {
 }
 UNARY: dict[type[ast.AST], str] = {ast.USub: "neg", ast.Not: "logical_not", ast.Invert: "invert"}
 _INFIX = frozenset(BINARY.values()) | frozenset(UNARY.values())
-FUNCTIONS = tuple(name for name in OPS if name not in _INFIX)
+FUNCTIONS = (*(name for name in OPS if name not in _INFIX), *OF_COMPLEX)
 BUILTIN = (*FUNCTIONS, *REDUCTIONS, *QUERIES, *CASTS)
 MAX_NODES = 2000  # of one program's text: far above any kernel, far below what makes the parser suffer
 MAX_DEPTH = 100  # of its syntax: every reading of a program recurses
 MAX_POWER = 16
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9_]{0,63}")
-
-
-class ProgramError(ValueError):
-    """A line of a program that cannot be understood; `number` is its line within the text."""
-
-    def __init__(self, message: str, number: int = 0) -> None:
-        super().__init__(message)
-        self.number = number
 
 
 def parse(text: str, scope: Scope) -> tuple[Line, ...]:
@@ -66,7 +62,7 @@ def parse(text: str, scope: Scope) -> tuple[Line, ...]:
             names, values = _assignment(statement, _Reader(scope, hoisted, number=statement.lineno))
             for name, value in zip(names, values, strict=True):
                 _check_name(name, hoisted.names, scope)
-                _add(hoisted, name, value, statement.lineno)
+                _assign(hoisted, name, value, statement.lineno, scope)
         except ProgramError as error:
             raise ProgramError(str(error), statement.lineno) from None
     return tuple(hoisted.lines)
@@ -119,6 +115,37 @@ def _check_name(name: str, names: Mapping[str, object], scope: Scope) -> None:
 def _add(hoisted: Hoisted, name: str, value: Expr, number: int) -> None:
     if not hoisted.add(name, value, number):
         raise ProgramError(f"the program has more than {MAX_NODES} operations, powers and functions written out")
+
+
+def _assign(hoisted: Hoisted, name: str, value: Expr, number: int, scope: Scope) -> None:
+    """Add a line; of a complex value, lines of its parts, and one of the whole if that is an output."""
+    kind = scope.kinds.get(name)
+    if kind == "complex" and not is_complex(value):
+        value = Call("complex", parts_of(value))
+    if not is_complex(value):
+        return _add(hoisted, name, value, number)
+    if kind not in (None, "complex"):
+        text = f"{name!r} is complex, and its dtype takes real numbers only"
+        raise ProgramError(f"{text}; take abs(x), real(x) or imag(x)")
+    if isinstance(value, Call) and whole(value) is value:
+        value = _named(hoisted, value, name, number)
+    if kind == "complex":
+        _add(hoisted, name, whole(value), number)
+        value = element(Name(name))
+    hoisted.complex[name] = value
+    hoisted.names.setdefault(name, varies(value, hoisted.names))
+
+
+def _named(hoisted: Hoisted, value: Expr, wish: str, number: int) -> Expr:
+    """`value` as a name; of a complex value, both parts, unless they are small."""
+    if is_small(value):
+        return value
+    if is_complex(value):
+        re, im = (_named(hoisted, p, f"{wish}_{s}", number) for p, s in zip(parts_of(value), ("re", "im"), strict=True))
+        return Call("complex", (re, im))
+    line = hoisted.fresh(wish)
+    _add(hoisted, line, value, number)
+    return Name(line)
 
 
 def _definition(statement: ast.stmt, known: Functions, file: str) -> Function:
@@ -204,6 +231,7 @@ class _Reader:
     def __init__(self, scope: Scope, hoisted: Hoisted, number: int = 0, call: _Call | None = None) -> None:
         self.scope, self.hoisted, self.number, self.call = scope, hoisted, number, call
         self.in_place = False  # within the brackets of `x[...]`, where a dim's name is its index
+        self.make = Complex(lambda expr: _named(hoisted, expr, "part", self.number), self._written)
 
     def expression(self, node: ast.expr) -> Expr:
         match node:
@@ -216,7 +244,7 @@ class _Reader:
             case ast.BinOp(left=base, op=ast.Pow(), right=ast.Constant(value=int() as power)):
                 return self._power(self.expression(base), power)
             case ast.BinOp(left=left, op=op, right=right) if type(op) in BINARY:
-                return Call(BINARY[type(op)], (self.expression(left), self.expression(right)))
+                return self.make.call(BINARY[type(op)], (self.expression(left), self.expression(right)))
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)) if (
                 not isinstance(value, bool)
             ):
@@ -224,7 +252,7 @@ class _Reader:
             case ast.UnaryOp(op=ast.USub(), operand=ast.Name(id="inf")):
                 return Const(-math.inf)
             case ast.UnaryOp(op=op, operand=operand) if type(op) in UNARY:
-                return Call(UNARY[type(op)], (self.expression(operand),))
+                return self.make.call(UNARY[type(op)], (self.expression(operand),))
             case ast.Compare(left=left, ops=ops, comparators=rights) if all(type(o) in BINARY for o in ops):
                 return self._chain([left, *rights], ops)
             case ast.BoolOp(op=op, values=values):
@@ -240,7 +268,13 @@ class _Reader:
         if self.call:
             return {**self.call.values, INFINITY: Const(math.inf)}
         indices = {dim: Query("index", dim) for dim in self.scope.dims} if self.in_place else {}
-        return {**{name: Name(name) for name in self.hoisted.names}, **indices, INFINITY: Const(math.inf)}
+        values = {name: self._value(name) for name in self.hoisted.names}
+        return {**values, **indices, INFINITY: Const(math.inf)}
+
+    def _value(self, name: str) -> Expr:
+        if self.scope.kinds.get(name) == "complex":
+            return element(Name(name))
+        return self.hoisted.complex.get(name) or Name(name)
 
     def _call(self, name: str, args: list[ast.expr]) -> Expr:
         if name in REDUCTIONS:
@@ -248,25 +282,31 @@ class _Reader:
                 raise ProgramError(
                     f"{name} needs the dims it runs over, as in {name}(x, {self.scope.dims[-1]})"
                 )
-            return Reduce(name, self.expression(args[0]), self._dims(args[1:], name))
+            return self.make.reduce(name, self.expression(args[0]), self._dims(args[1:], name))
         if name in QUERIES:
             self._arity(name, args, 1)
             return Query(name, self._optional(args[0]) if name == "present" else self._dim(args[0]))
         if name in CASTS:
             self._arity(name, args, 1)
-            return Cast(name, self.expression(args[0]))
+            of_parts = name == "T" and "complex" in self.scope.kinds.values()
+            return self.make.cast("acc" if of_parts else name, self.expression(args[0]))
         if name in self.scope.functions:
             values = self._results(self.scope.functions[name], args)
             if len(values) != 1:
                 raise ProgramError(f"{name} gives {len(values)} values; write `a, b = {name}(...)`")
             return values[0]
         self._choice(name, (*BUILTIN, *self.scope.functions), "function", of_function(name))
-        self._arity(name, args, OPS[name].arity)
-        return Call(name, tuple(self.expression(a) for a in args))
+        self._arity(name, args, OPS[name].arity if name in OPS else 1)
+        return self.make.call(name, tuple(self.expression(a) for a in args))
+
+    def _written(self, name: str, args: list[Expr]) -> list[Expr]:
+        """What a function of the library of complex numbers returns for parts."""
+        function = _library()[name]
+        return self.within(function, args, ()).run(function.body)
 
     def _read(self, value: ast.expr, index: ast.expr) -> Expr:
         """An element of an input at a computed place."""
-        tensor = self.expression(value) if isinstance(value, ast.Name) else None
+        tensor = whole(self.expression(value)) if isinstance(value, ast.Name) else None
         if not isinstance(tensor, Name) or tensor.id not in self.scope.axes:
             inputs = ", ".join(self.scope.axes) or "none"
             raise ProgramError(f"{_excerpt(value)} has no places; only an input of arrays is read at one: {inputs}")
@@ -282,7 +322,8 @@ class _Reader:
         within, self.in_place = self.in_place, True
         places = tuple(self.expression(i) for i in indices)
         self.in_place = within
-        return Read(tensor.id, axes.dims, places, axes.outside)
+        read = Read(tensor.id, axes.dims, places, axes.outside)
+        return element(read) if self.scope.kinds.get(tensor.id) == "complex" else read
 
     def several(self, node: ast.expr) -> list[Expr]:
         """The values of an expression that may give several."""
@@ -316,10 +357,8 @@ class _Reader:
     def assign(self, name: str, value: Expr, *, once: bool = False) -> None:
         """Let `name` mean `value` within a function: a line of its own unless it is small or read `once`."""
         assert self.call
-        if not (once or is_small(value)):
-            line = self.hoisted.fresh(f"{self.call.function.name}_{name}")
-            _add(self.hoisted, line, value, self.number)
-            value = Name(line)
+        if not once:
+            value = _named(self.hoisted, value, f"{self.call.function.name}_{name}", self.number)
         self.call.values[name] = value
 
     def run(self, body: Iterable[ast.stmt]) -> list[Expr]:
@@ -415,19 +454,23 @@ class _Reader:
             raise ProgramError(f"`**` takes a whole exponent from 1 to {MAX_POWER}, got {power}")
         result = self._written_out(base, power)
         for _ in range(power - 1):
-            result = Call("mul", (result, base))
+            result = self.make.call("mul", (result, base))
         return result
 
     def _chain(self, terms: list[ast.expr], ops: list[ast.cmpop]) -> Expr:
         values = [self._written_out(self.expression(t), 2) for t in terms]
         pairs: list[Expr] = [
-            Call(BINARY[type(op)], (a, b)) for a, op, b in zip(values[:-1], ops, values[1:], strict=True)
+            self.make.call(BINARY[type(op)], (a, b)) for a, op, b in zip(values[:-1], ops, values[1:], strict=True)
         ]
         return self._fold("logical_and", pairs)
 
-    @staticmethod
-    def _fold(op: str, values: list[Expr]) -> Expr:
+    def _fold(self, op: str, values: list[Expr]) -> Expr:
         result = values[0]
         for value in values[1:]:
-            result = Call(op, (result, value))
+            result = self.make.call(op, (result, value))
         return result
+
+
+@cache
+def _library() -> dict[str, Function]:
+    return parse_functions(LIBRARY.read_text(encoding="utf-8"), {}, LIBRARY.name)

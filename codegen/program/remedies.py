@@ -35,6 +35,8 @@ def _instead(node: ast.AST) -> str:
             return "pass arguments by position, as in sum(x, dim)"
         case ast.Compare(ops=ops):
             return next(filter(None, map(_instead, ops)), "")
+        case ast.Constant(value=complex()):
+            return "the imaginary unit is complex(0, 1)"
         case ast.BinOp(op=ast.MatMult()):
             return "there are no matrix products; the body family is for those"
         case ast.BinOp(op=ast.Pow()):

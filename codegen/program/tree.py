@@ -94,7 +94,7 @@ class Axes:
 class Scope:
     """What a program may name: its values with the dims each varies along, its dims, optional tensors, functions.
 
-    `axes` are those of the inputs, which may be read at computed places.
+    `axes` are those of the inputs, which may be read at computed places; `kinds` those of inputs and outputs.
     """
 
     dims: tuple[str, ...]
@@ -102,6 +102,7 @@ class Scope:
     optional: frozenset[str] = frozenset()
     functions: Mapping[str, Any] = field(default_factory=dict)
     axes: Mapping[str, Axes] = field(default_factory=dict)
+    kinds: Mapping[str, str] = field(default_factory=dict)
 
     def __hash__(self) -> int:
         return hash((self.dims, frozenset(self.values), self.optional, frozenset(self.functions)))

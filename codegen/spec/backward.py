@@ -92,7 +92,7 @@ class _Backward:
         self.forward, self.data, self.own = forward, data, own
         given = own.get("gradient")
         gradient = given if isinstance(given, dict) else {}
-        floats = [name for name, t in forward.tensors.items() if forward.sort_of(t) == "float"]
+        floats = [name for name, t in forward.tensors.items() if forward.sort_of(t) in ("float", "complex")]
         outputs = [name for name in forward.outputs if name in floats]
         inputs = [name for name in forward.inputs if name in floats]
         self.saved = self._kept(gradient.get("saved"), list(forward.tensors), forward.outputs)

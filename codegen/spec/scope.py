@@ -13,7 +13,8 @@ def scope_of(spec: ProgramSpec) -> Scope:
     values = {name: t.over for name, t in spec.inputs.items()}
     values |= {name: frozenset() for name, f in spec.descriptor.items() if f.is_number}
     optional = frozenset(n for n, t in spec.tensors.items() if t.optional)
-    return Scope(tuple(spec.dims), values, optional, spec.functions, axes_of(spec))
+    kinds = {name: spec.sort_of(tensor) for name, tensor in spec.tensors.items()}
+    return Scope(tuple(spec.dims), values, optional, spec.functions, axes_of(spec), kinds)
 
 
 def axes_of(spec: ProgramSpec) -> dict[str, Axes]:
@@ -31,7 +32,7 @@ def _outside(tensor: ReadTensor) -> Const | Name | None:
 
 
 def kinds_of(spec: ProgramSpec, lines: tuple[Line, ...]) -> dict[str, str]:
-    """Whether each name of the program is a float, an int or a bool."""
+    """Whether each name of the program is a float, an int, a bool or complex."""
     kinds = {n: spec.sort_of(t) for n, t in spec.inputs.items()}
     kinds |= {n: f.type for n, f in spec.descriptor.items() if f.is_number}
     for line in lines:

@@ -138,7 +138,7 @@ class OpSpec(Strict):
         return self._context.folder
 
     def sort_of(self, tensor: TensorSpec) -> str:
-        """Whether programs see the tensor's elements as "float", "int" or "bool"."""
+        """Whether programs see the tensor's elements as "float", "int", "bool" or "complex"."""
         sorts = {sort_of(dtype) for dtype in (self.dtypes if tensor.dtype[0] == "T" else tensor.dtype)}
         return sorts.pop() if len(sorts) == 1 else "float"
 

@@ -11,7 +11,7 @@ Text = Annotated[str, Field(min_length=1, max_length=4000, pattern=r"^[^\x00-\x0
 # What expressions are written with: names, numbers, operators and brackets, on one line, without comments.
 Expression = Annotated[str, Field(min_length=1, max_length=1000, pattern=r"^[A-Za-z0-9_ .,()\[\]+*/%<>=!-]*$")]
 Doc = Annotated[str, Field(min_length=1, max_length=400, pattern=r"^[^\x00-\x1f\x7f\\]*$")]
-Float = Literal["f32", "f16", "bf16", "f64"]
+Float = Literal["f32", "f16", "bf16", "f64", "c64", "c128"]  # what rounds
 Element = Literal[
     "f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool",
     "f8e4m3", "f8e5m2", "c64", "c128",
@@ -29,8 +29,8 @@ Arguments = Field(max_length=64)  # tensors and fields, of each kind
 
 
 def sort_of(dtype: str) -> str:
-    """Whether numbers of a type are floats, ints or bools to programs."""
-    return "bool" if dtype == "bool" else "int" if dtype[0] in "iu" else "float"
+    """Whether numbers of a type are floats, ints, bools or complex to programs."""
+    return "bool" if dtype == "bool" else "int" if dtype[0] in "iu" else "complex" if dtype[0] == "c" else "float"
 
 
 def arch_number(arch: str) -> int:

@@ -44,9 +44,10 @@ def differentiable(wiring: Wiring, forward: Bind, backward: Callable[..., Any]) 
     def go_back(call: Call, residuals: tuple[_Context, dict[str, Any]], cotangents: Sequence[Any]) -> Any:
         context, saved = residuals
         by_output = dict(zip(call.names, cotangents, strict=True))
-        incoming = {n: _array(by_output.get(output), n in optional) for n, output in wiring.cotangents.items()}
+        incoming = {n: _array(by_output.get(o), n in optional) for n, o in wiring.cotangents.items()}
+        incoming = {name: _conjugate(array) for name, array in incoming.items()}
         gradients = backward(**saved, **incoming, **_keywords(wiring, call, context))
-        named = {of: gradients[a.name] for of, a in wiring.wrt if a.name in gradients}
+        named = {of: _conjugate(gradients[a.name]) for of, a in wiring.wrt if a.name in gradients}
         return tuple(named[n].reshape(s).astype(d) if n in context.requested else None for n, s, d in context.like)
 
     optional = {a.name for a in wiring.backward.inputs if a.optional}
@@ -60,6 +61,11 @@ def _array(cotangent: Any, optional: bool) -> Any:
     if not isinstance(cotangent, SymbolicZero):
         return cotangent
     return None if optional else jnp.zeros(cotangent.shape, cotangent.dtype)
+
+
+def _conjugate(array: Any) -> Any:
+    """A complex gradient in JAX's convention from one in torch's, or the other way; a real one is the same in both."""
+    return jnp.conj(array) if array is not None and jnp.iscomplexobj(array) else array
 
 
 def _keywords(wiring: Wiring, call: Call, context: _Context) -> dict[str, Any]:

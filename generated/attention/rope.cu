@@ -20,11 +20,11 @@ struct Program : MapProgram {
     };
 
     // The values of cells.
-    using x_read_slice = PlacedValue<acc_t, 0>;
-    using x_read2_slice = PlacedValue<acc_t, 1>;
-    using x_read3_slice = PlacedValue<acc_t, 2>;
-    struct Cells : Body<Reads<&Args::cosines_, &Args::sines_>, Writes<&Args::y_>, x_read_slice, x_read2_slice,
-        x_read3_slice> {
+    struct Cells : Body<Reads<&Args::cosines_, &Args::sines_>, Writes<&Args::y_>, PlacedValue<acc_t, 0>,
+        PlacedValue<acc_t, 1>, PlacedValue<acc_t, 2>> {
+        using x_read_slice = PlacedValue<acc_t, 0>;
+        using x_read2_slice = PlacedValue<acc_t, 1>;
+        using x_read3_slice = PlacedValue<acc_t, 2>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, x_read_slice(), args.x_, args.x_axes,
                         acc_t(0.0), Operands<>(), [&](auto& place, const auto& lane) {
@@ -69,6 +69,6 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 9 0 12 2 17 2 0*3 3 6 0 6 2 1 templates/map_bodies.jinja:40 2 0*2 2 0 2*2 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 9 0 12 2 17 2 0*3 3 6 0 6 2 1 templates/map_bodies.jinja:40 1 0 2 0*2 3 2 1
 // @lines -43 0 9 12 27 2 -8 1 -43 0 9 12 27 2 -8 1 -34 39 2*3 -54 0 63 -54 3 0 4 0*2 5 0*2 5 59 1*2
 // @lines templates/map.cu.jinja:70 1 5 1

@@ -22,13 +22,13 @@ struct Program : MapProgram {
     };
 
     // The values of cells.
-    using dy_read_slice = PlacedValue<acc_t, 0>;
-    using sines_read_slice = PlacedValue<acc_t, 1>;
-    using dy_read2_slice = PlacedValue<acc_t, 2>;
-    using sines_read2_slice = PlacedValue<acc_t, 3>;
-    using dy_read3_slice = PlacedValue<acc_t, 4>;
-    struct Cells : Body<Reads<&Args::cosines_>, Writes<&Args::dx_>, dy_read_slice, sines_read_slice, dy_read2_slice,
-        sines_read2_slice, dy_read3_slice> {
+    struct Cells : Body<Reads<&Args::cosines_>, Writes<&Args::dx_>, PlacedValue<acc_t, 0>, PlacedValue<acc_t, 1>,
+        PlacedValue<acc_t, 2>, PlacedValue<acc_t, 3>, PlacedValue<acc_t, 4>> {
+        using dy_read_slice = PlacedValue<acc_t, 0>;
+        using sines_read_slice = PlacedValue<acc_t, 1>;
+        using dy_read2_slice = PlacedValue<acc_t, 2>;
+        using sines_read2_slice = PlacedValue<acc_t, 3>;
+        using dy_read3_slice = PlacedValue<acc_t, 4>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, dy_read_slice(), args.dy_, args.dy_axes,
                         acc_t(0.0), Operands<>(), [&](auto& place, const auto& lane) {
@@ -97,6 +97,6 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 9 0 12 2 17 2 0*3 3 0 3*2 0 6 2 1 templates/map_bodies.jinja:40 2 0*4 2 0 2*2
+// @lines templates/map.cu.jinja:1 1 4 1*3 9 0 12 2 17 2 0*3 3 0 3*2 0 6 2 1 templates/map_bodies.jinja:40 1 0 2 0*4 3 2
 // @lines 1 -34 39 2 -8 1 -43 0 9 12 27 2 -8 1 -43 0 9 12 27 2 -8 1 -43 0 9 12 27 2 -8 1 -43 0 9 12 27 2*3 -57 3 0 61 2
 // @lines -54 3 4 0*4 10 0*8 59 1*2 templates/map.cu.jinja:70 1 5 1

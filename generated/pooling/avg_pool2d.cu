@@ -24,8 +24,8 @@ struct Program : MapProgram {
     };
 
     // The terms of sums, and the values of their cells.
-    using x_read_slice = PlacedValue<acc_t, 0>;
-    struct Terms : Body<Reads<>, Writes<>, x_read_slice> {
+    struct Terms : Body<Reads<>, Writes<>, PlacedValue<acc_t, 0>> {
+        using x_read_slice = PlacedValue<acc_t, 0>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, x_read_slice(), args.x_, args.x_axes,
                         acc_t(0.0), Operands<>(), [&](auto& place, const auto& lane) {
@@ -61,5 +61,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 21 2 6 2*4 1 2*2 0 3 6 0*2 3*2 2 1 templates/map_bodies.jinja:40 2*4 1 -43 0
-// @lines 9 0*3 39 0 2*3 9 -47 13 56 1*3 -54 4 16 -54 63 12 -49 59 1*2 templates/map.cu.jinja:70 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 21 2 6 2*4 1 2*2 0 3 6 0*2 3*2 2 1 templates/map_bodies.jinja:40 1 2 3 2 1
+// @lines -43 0 9 0*3 39 0 2*3 9 -47 13 56 1*3 -54 1 19 -54 63 12 -49 59 1*2 templates/map.cu.jinja:70 1 5 1

@@ -18,9 +18,9 @@ struct Program : MapProgram {
     };
 
     // The values of cells.
-    using count_read_slice = PlacedValue<acc_t, 0>;
-    using dy_read_slice = PlacedValue<acc_t, 1>;
-    struct Cells : Body<Reads<&Args::ids_>, Writes<&Args::dx_>, count_read_slice, dy_read_slice> {
+    struct Cells : Body<Reads<&Args::ids_>, Writes<&Args::dx_>, PlacedValue<acc_t, 0>, PlacedValue<acc_t, 1>> {
+        using count_read_slice = PlacedValue<acc_t, 0>;
+        using dy_read_slice = PlacedValue<acc_t, 1>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, count_read_slice(), args.count_, args.count_axes,
                         acc_t(0.0), Operands<1>(), [&](auto& place, const auto& lane) {
@@ -48,5 +48,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 9 12 2 17 2 0*3 3 0 3 11 1 templates/map_bodies.jinja:40 2 0 2*3 1 -31 36 2
+// @lines templates/map.cu.jinja:1 1 4 1*3 9 12 2 17 2 0*3 3 0 3 11 1 templates/map_bodies.jinja:40 1 2 0 3 2 1 -31 36 2
 // @lines -8 1 -31 36 2*3 -57 66 -51 4 0 10 0 59 1*2 templates/map.cu.jinja:70 1 5 1

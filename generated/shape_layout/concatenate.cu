@@ -17,9 +17,9 @@ struct Program : MapProgram {
     };
 
     // The values of cells.
-    using a_read_slice = PlacedValue<acc_t, 0>;
-    using b_read_slice = PlacedValue<acc_t, 1>;
-    struct Cells : Body<Reads<>, Writes<&Args::y_>, a_read_slice, b_read_slice> {
+    struct Cells : Body<Reads<>, Writes<&Args::y_>, PlacedValue<acc_t, 0>, PlacedValue<acc_t, 1>> {
+        using a_read_slice = PlacedValue<acc_t, 0>;
+        using b_read_slice = PlacedValue<acc_t, 1>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, a_read_slice(), args.a_, args.a_axes,
                         acc_t(0.0), Operands<>(), [&](auto& place, const auto& lane) {
@@ -47,5 +47,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 21 2 17 2 0*2 3 0 6*2 2 1 templates/map_bodies.jinja:40 2 0 2*3 1 -34 39 2 -8
-// @lines 1 -43 9 39 2*3 -54 63 -54 7 0 10 59 1*2 templates/map.cu.jinja:70 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 21 2 17 2 0*2 3 0 6*2 2 1 templates/map_bodies.jinja:40 1 2 0 3 2 1 -34 39 2
+// @lines -8 1 -43 9 39 2*3 -54 63 -54 7 0 10 59 1*2 templates/map.cu.jinja:70 1 5 1

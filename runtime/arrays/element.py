@@ -61,7 +61,8 @@ _BY_TAG = {kind.value: kind for kind in ElementKind}
 @dataclass(frozen=True, slots=True)
 class Element:
     """`acc` is the type sums of this type are kept in; `unit_roundoff` is half the
-    distance from 1 to the next value. The last three are 0 for types that are not floating.
+    distance from 1 to the next value. The last three are 0 for types that are not floating; of a complex type, all
+    are of its parts.
     """
 
     kind: ElementKind
@@ -93,8 +94,8 @@ ELEMENTS: dict[ElementKind, Element] = {
         Element(_K.BOOL, np.dtype(np.bool_), 1, "bool", _K.I64),
         Element(_K.F8E4M3, np.dtype(ml_dtypes.float8_e4m3fn), 1, "f8e4m3", _K.F32, 2.0**-4, 2.0**-6, 448.0),
         Element(_K.F8E5M2, np.dtype(ml_dtypes.float8_e5m2), 1, "f8e5m2", _K.F32, 2.0**-3, 2.0**-14, 57344.0),
-        Element(_K.C64, np.dtype(np.complex64), 8, "c64", _K.C64, 2.0**-24, 2.0**-126),
-        Element(_K.C128, np.dtype(np.complex128), 16, "c128", _K.C128, 2.0**-53, 2.0**-1022),
+        Element(_K.C64, np.dtype(np.complex64), 8, "c64", _K.F32, 2.0**-24, 2.0**-126, 3.4028234663852886e38),
+        Element(_K.C128, np.dtype(np.complex128), 16, "c128", _K.F64, 2.0**-53, 2.0**-1022, 1.7976931348623157e308),
     )
 }
 BY_NUMPY: dict[np.dtype, ElementKind] = {e.numpy: e.kind for e in ELEMENTS.values()}

@@ -288,7 +288,7 @@ class _Lowering:
         match expr:
             case Name(id=name):
                 return name in self.spec.inputs
-            case Call(op="abs", args=(a,)):
+            case Call(op="abs" | "real" | "imag", args=(a,)):
                 return self._is_zero(a)
             case Call(op="mul", args=(a, b)) if self._is_zero(a) and self._is_zero(b):
                 return True

@@ -15,7 +15,7 @@ from ...spec.scope import kinds_of
 from .program import Parts, is_one_pass, numbered, parts_of, split
 from .spec import MapSpec, MapTensor
 
-_HANDED = {"float": "acc", "int": "i64", "bool": "bool"}
+_HANDED = {"float": "acc", "int": "i64", "bool": "bool", "complex": "T"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from .spec import MapSpec
 
 MAX_OPERANDS = 24  # tensors and indices; more than 12 take arguments beyond 4 KiB, as drivers of CUDA 12.1 on do
 _GROUP = re.compile(r"[a-z][a-z0-9_]*( \* [a-z][a-z0-9_]*)*")
-_COMPUTED = ("f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "bool")
+_COMPUTED = ("f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "bool", "c64", "c128")
 
 
 def dims(spec: MapSpec) -> Iterator[Finding]:
@@ -122,10 +122,10 @@ def contradictions(spec: MapSpec) -> Iterator[Finding]:
             if dtype not in _COMPUTED:
                 yield ("dtypes",), 0, f"{dtype} can only be moved; a program that computes takes {', '.join(_COMPUTED)}"
         if len(sorts) > 1:
-            text = f"{' and '.join(sorts.values())} compute differently; an op is of floats, of ints or of bools"
-            yield ("dtypes",), 0, text
+            why = "an op is of floats, of ints, of bools or complex"
+            yield ("dtypes",), 0, f"{' and '.join(sorts.values())} compute differently; {why}"
         kinds = kinds_of(spec, parts.lines)
-        for line in parts.lines if "float" not in sorts else ():
+        for line in parts.lines if sorts.keys().isdisjoint(("float", "complex")) else ():
             if kinds[line.name] == "float":
                 why = f"a program on {spec.dtypes[0]} is exact; leave floats to an op of floats"
                 text = f"{line.name!r} is a float, and {why}"

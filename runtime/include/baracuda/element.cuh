@@ -60,12 +60,25 @@ using i64 = long long;
 using u32 = unsigned;
 using u64 = unsigned long long;
 
-// Half types are computed in float, float and double in themselves.
+// A complex number of two floats or doubles, which load and store as one. Programs compute with its parts.
+template <typename R> struct alignas(2 * sizeof(R)) Complex {
+    R real, imag;
+
+    Complex() = default;
+    __device__ Complex(R real, R imag = 0) : real(real), imag(imag) {}
+};
+using c64 = Complex<float>;
+using c128 = Complex<double>;
+
+// Half types are computed in float, float and double in themselves, complex numbers in the type of their parts.
 template <typename T> struct Accumulator {
     using type = float;
 };
 template <> struct Accumulator<double> {
     using type = double;
+};
+template <typename R> struct Accumulator<Complex<R>> {
+    using type = R;
 };
 template <typename T> using acc_of = typename Accumulator<T>::type;
 

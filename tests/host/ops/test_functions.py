@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from repository import SPECS, few
+from repository import SPECS, few, usual_element
 
 import baracuda.generated
 import baracuda.ops
@@ -29,7 +29,8 @@ X = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)
 def problem_of(op: str, element: str = "") -> Problem:
     """A small problem of the most arguments, by default in the first element that the op has."""
     subject = SUBJECTS[op]
-    made = [Problem.of(subject, case, element or subject.spec.dtypes[0]) for case in subject.spec.tests.cases]
+    element = usual_element(subject.spec.dtypes, element)
+    made = [Problem.of(subject, case, element) for case in subject.spec.tests.cases]
     return max((p for p in made if p.size <= SMALL), key=lambda p: len(p.arguments), default=made[0])
 
 

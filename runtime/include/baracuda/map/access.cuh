@@ -32,8 +32,13 @@ template <typename T> __device__ T read_line(const T* address) {
         asm volatile("ld.global.L2::128B.b32 %0, [%1];" : "=r"(bits) : "l"(__cvta_generic_to_global(address)));
         return __builtin_bit_cast(T, bits);
     } else {
-        u64 bits;
-        asm volatile("ld.global.L2::128B.b64 %0, [%1];" : "=l"(bits) : "l"(__cvta_generic_to_global(address)));
+        struct Words {
+            u64 word[sizeof(T) / sizeof(u64)];
+        } bits;
+        const auto from = __cvta_generic_to_global(address);
+#pragma unroll
+        for (int i = 0; i < int(sizeof(T) / sizeof(u64)); ++i)
+            asm volatile("ld.global.L2::128B.b64 %0, [%1];" : "=l"(bits.word[i]) : "l"(from + sizeof(u64) * i));
         return __builtin_bit_cast(T, bits);
     }
 #endif

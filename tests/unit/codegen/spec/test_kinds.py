@@ -130,7 +130,7 @@ def test_bools_come_from_comparisons(tmp_path: Path, table: str, message: str) -
 @pytest.mark.parametrize(
     ("dtypes", "kind", "message"),
     [
-        ("[i8, f32]", "x + x", "i8 and f32 compute differently; an op is of floats, of ints or of bools"),
+        ("[i8, f32]", "x + x", "i8 and f32 compute differently; an op is of floats, of ints, of bools or complex"),
         ("[i32]", "x * 0.5", "'y' is a float because of '0.5'"),
         ("[i32]", "x / x", "'y' is a float because of 'div'"),
         ("[u64]", "x + x", "u64 can only be moved; a program that computes takes f32, f16, bf16, f64, i8"),

@@ -199,6 +199,7 @@ FORWARD: dict[str, Function] = {
     "causal_conv1d": _causal_conv1d,
     "causal_conv1d_update": _causal_conv1d_update,
     "fp8_quantize": _fp8_quantize,
+    "dense_gemm": lambda fields, t: {"y": t["a"] @ t["b"]},
     "embedding": _embedding,
     "segment_sum": _segment_sum,
     "segment_mean": _segment_mean,

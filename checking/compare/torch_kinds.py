@@ -150,7 +150,13 @@ def _in_64_bits(own: dict[str, Callable[[Any], Function]]) -> Callable[..., dict
 
 
 _GATES = ("identity", "sigmoid", "tanh", "relu", "relu_squared", "silu", "gelu", "gelu_tanh", "gelu_quick", "mish")
+def _linear(torch: Any, fields: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
+    before = torch.nn.functional.linear(tensors["x"], tensors["w"], tensors.get("bias"))
+    return {"y": values_of(torch, fields["kind"], before)}
+
+
 FORWARD: dict[str, Callable[..., dict[str, Any]]] = {
+    "linear": _linear,
     "reduce_axes": lambda *of: {"y": _along_axes(*of)},
     "reduce_axes_int": lambda *of: {"y": _along_axes(*of)},
     "reduce_axes_bool": lambda *of: {"y": _along_axes(*of)},

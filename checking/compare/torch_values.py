@@ -378,6 +378,7 @@ FORWARD: dict[str, Values] = {
     "random_values": torch_random.random_values,
     "pad2d": _pad,
     "concatenate": _concat,
+    "dense_gemm": lambda torch, fields, tensors: {"y": tensors["a"] @ tensors["b"]},
     "embedding": _embedding,
     "segment_sum": _segment_sum,
     "segment_mean": _segment_mean,

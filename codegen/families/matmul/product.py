@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...program import Name, ProgramError, Reduce
+from ...program import Name, ProgramError, Reduce, to_source
 from ...program.tree import Call, Expr, Line
 from ..map.program import Parts, split
 from ..map.spec import MapSpec
@@ -41,9 +41,10 @@ def _product(spec: MapSpec, parts: Parts) -> Product:
     line, *others = parts.sum_lines
     found = factors_of(line.expr)
     if found is None or not {*found[:2]} <= spec.inputs.keys():
-        raise ProgramError(f"{line.name!r} is no matrix product; write sum(a * b, dim) of two inputs", line.number)
+        text = f"{to_source(line.expr)} is no matrix product; write sum(a * b, dim) of two inputs"
+        raise ProgramError(text, line.number)
     if others:
-        text = f"{others[0].name!r} is reduced beside the matrix product; leave it to an op of its own"
+        text = f"{to_source(others[0].expr)} is reduced beside the matrix product; leave it to an op of its own"
         raise ProgramError(text, others[0].number)
     a, b, depth = found
     both, rows = (spec.inputs[a].over & spec.inputs[b].over) - {depth}, spec.inputs[a].over - spec.inputs[b].over

@@ -26,6 +26,8 @@ from .schedules import PORTABLE, SCHEDULES, Sizes, seconds, shared_bytes, tiles
 _SIDES = ("rows", "columns")
 _LARGEST = 1 << 30  # extents, and numbers of tiles, that the kernels of sm_90a count in 32 bits
 _MAP_WORDS, _STRUCT_WORDS = 16, 8  # a tensor map is so long; a struct that begins with some is a multiple of these
+# What factors are multiplied as.
+_MATH = {ElementKind.F16: "T", ElementKind.BF16: "T", ElementKind.F32: "tf32x3", ElementKind.F64: "acc"}
 _HALF = 2  # bytes of the results that the copy engine stores
 
 M = TypeVar("M", bound=MapDescriptor)
@@ -326,6 +328,5 @@ def matmul_kernels(
         for tag in tags:
             if tag in plan.DESCRIPTOR._elements:
                 element, schedule = ElementKind(tag), Schedule.parse(text)
-                math = "tf32x3" if element == ElementKind.F32 else "acc"
-                guarantee = PrecisionGuarantee.of(element, plan.RUNGS, math)
+                guarantee = PrecisionGuarantee.of(element, plan.RUNGS, _MATH[element])
                 yield Registered(plan.sku_of(element, arch, guarantee, schedule), source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
@@ -11,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 from ...arrays.arguments import Argument, Views
 from ...arrays.element import ElementKind
 from ...arrays.tensor import TensorView
+from ...arrays.workspace import rounded
 from ...device import Device, KernelSource
 from ...devices.named import default_device
 from ...errors import Unsupported
@@ -28,6 +30,9 @@ _LARGEST = 1 << 30  # extents, and numbers of tiles, that the kernels of sm_90a 
 _MAP_WORDS, _STRUCT_WORDS = 16, 8  # a tensor map is so long; a struct that begins with some is a multiple of these
 # What factors are multiplied as.
 _MATH = {ElementKind.F16: "T", ElementKind.BF16: "T", ElementKind.F32: "tf32x3", ElementKind.F64: "acc"}
+_PACKED = ("left", "right")
+_WARP = 32
+_COPYING_BLOCKS = 1056  # eight for each of an H100's multiprocessors
 _HALF = 2  # bytes of the results that the copy engine stores
 
 M = TypeVar("M", bound=MapDescriptor)
@@ -55,15 +60,23 @@ class _Variant(NamedTuple):
 
     layout: str
     tma: bool
-    staged: bool  # whether it stores the result, too
+    staged: bool = False  # whether it stores the result, too
+    packs: str = ""  # "left" or "right": it only copies that factor, for the copy engine to address it
+
+
+
+def _whole(count: int, size: int) -> int:
+    """So many elements in whole packs."""
+    pack = VECTOR_BYTES // size
+    return -(-count // pack) * pack
 
 
 class MatmulPlan(Plan[M]):
     """Everything that a generated plan of the matmul family does not declare.
 
     The layout of the factors has two letters: `k` where one is contiguous along the depth, `m` where the left one is
-    along rows, `n` where the right one is along columns. Other arrays may have any strides. Arrays that the copy engine
-    cannot address are multiplied by `mma.sync`, which gives the same bits.
+    along rows, `n` where the right one is along columns. Other arrays may have any strides. Factors whose rows
+    the copy engine cannot address are copied first, or multiplied by `mma.sync`, which gives the same bits.
     """
 
     LAYOUTS: ClassVar[tuple[str, ...]] = tuple(_LAYOUTS)
@@ -121,8 +134,26 @@ class MatmulPlan(Plan[M]):
 
     @classmethod
     def workspace_of(cls, descriptor: M, sku: KernelSku) -> int:
-        """No bytes: sums stay in registers."""
-        return 0
+        """Bytes of copies of factors whose rows, without gaps, begin at no multiples of 16 bytes."""
+        return sum(cls._copied_bytes(descriptor, sku))
+
+    @classmethod
+    def _copied_bytes(cls, descriptor: M, sku: KernelSku) -> list[int]:
+        """Of each factor; 0 where the copy engine addresses it, if it has no gaps."""
+        if sku.arch != "sm_90a" or cls.sizes_of(descriptor).is_empty:
+            return [0, 0]
+        size, space, sizes = sku.element.row.bytes, IndexSpace.of(descriptor), []
+        for name in cls.FACTORS:
+            *outer, inner = (space.size(dim) for dim in cls._inner_last(name))
+            rows = math.prod(outer)
+            sizes.append(rounded(rows * _whole(inner, size) * size) if rows > 1 and inner * size % VECTOR_BYTES else 0)
+        return sizes
+
+    @classmethod
+    def _inner_last(cls, name: str) -> list[str]:
+        """The dims of a factor as copies have them: a batch comes first, the rest is in the order of its axes."""
+        batch = cls.DIMS.get("batch")
+        return sorted((dim for (dim,) in cls.AXES[name]), key=lambda dim: dim != batch)
 
     def depth_of(self, dims: Collection[str], count: int) -> float:
         """The error of a sum of `count` products in roundoffs of the accumulator.
@@ -160,9 +191,12 @@ class MatmulPlan(Plan[M]):
         for layout in self.LAYOUTS:
             if layout in self.layouts:
                 tma = self._has_tma and layout != "strided"
-                yield _Variant(layout, tma, staged=False)
+                yield _Variant(layout, tma)
                 if tma and any(element.row.bytes == _HALF for element in self.elements_of(self._result)):
                     yield _Variant(layout, tma, staged=True)
+        for side, size in zip(_PACKED, self._copied_bytes(self.descriptor, self.sku), strict=True):
+            if size and "strided" in self.layouts:
+                yield _Variant("strided", tma=False, packs=side)
 
     def sources(self, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Iterator[KernelSource]:
         """The sources of the layouts that this plan accepts."""
@@ -203,6 +237,8 @@ class MatmulPlan(Plan[M]):
                     "LEFT_SIDE": int(layout.left_side),
                     "RIGHT_SIDE": int(layout.right_side),
                     "STRIDED": int(layout.strided),
+                    "PACK": _PACKED.index(variant.packs) + 1 if variant.packs else 0,
+                    **({"PACK_SIDE": int(self._packs_side(variant.packs))} if variant.packs else {}),
                     "LEFT": f"{left}_",
                     "RIGHT": f"{right}_",
                     "RESULT": f"{self._result}_",
@@ -211,21 +247,64 @@ class MatmulPlan(Plan[M]):
                 },
                 present={a.name: self.present(a.name) for a in self.ARGUMENTS.values() if a.optional},
                 types=dict(zip(self.CHOSEN, types, strict=True)),
-                shared=shared_bytes(schedule, self.element.row.bytes, tma=variant.tma),
+                kernel=f"pack_{variant.packs}" if variant.packs else "",
+                shared=0 if variant.packs else shared_bytes(schedule, self.element.row.bytes, tma=variant.tma),
             )
         return source
 
     def _launches(self, views: Views, workspace: int) -> list[Launch]:
         if self._sizes.is_empty:
             return []
-        device, variant = self._device_of(views), self._variant(views)
         types = tuple(views[n].element if n in views else self.elements_of(n)[0] for n in self.CHOSEN)
+        device, given, (views, copies) = self._device_of(views), views, self._copied(views, workspace)
+        variant = self._variant(views)
         schedule = self._schedule(variant)
         cluster, count = dict(schedule.numbers).get("cluster", 1), tiles(self._sizes, schedule)
         most = max(1, device.multiprocessors // cluster) if variant.tma else 2**31 - 1
         grid = (min(count, most) * cluster, 1, 1)
-        words = self._words(views, variant, schedule)
-        return [Launch(self._source(variant, types), grid, schedule.threads, words)]
+        launches = [self._copying(given, types, packs, place) for packs, place in copies]
+        words = self._words(views, variant)
+        return [*launches, Launch(self._source(variant, types), grid, schedule.threads, words)]
+
+    def _copied(self, views: Views, workspace: int) -> tuple[Views, list[tuple[str, int]]]:
+        """The arrays with copies of factors, where these help the copy engine, and which are to be made where."""
+        sizes = self._copied_bytes(self.descriptor, self.sku)
+        if not any(sizes) or "strided" not in self.layouts or self._variant(views).tma:
+            return views, []
+        known, copies = dict(views), []
+        for name, packs, size in zip(self.FACTORS, _PACKED, sizes, strict=True):
+            if size:
+                known[name] = self._copy_of(views[name], name, workspace)
+                copies.append((packs, workspace))
+                workspace += size
+        return (known, copies) if self._variant(known).tma else (views, [])
+
+    def _copy_of(self, view: TensorView, name: str, place: int) -> TensorView:
+        """A factor whose rows are whole packs; a matrix that all share is copied once."""
+        axes, strides, step = [dim for (dim,) in self.AXES[name]], {}, 1
+        extents, given = (dict(zip(axes, of, strict=True)) for of in (view.shape, view.strides))
+        for dim in reversed(self._inner_last(name)):
+            shared = dim == self.DIMS.get("batch") and (given[dim] == 0 or extents[dim] == 1)
+            strides[dim] = 0 if shared else step
+            step = step * extents[dim] if step > 1 else _whole(extents[dim], view.element.row.bytes)
+        return view._replace(pointer=place, strides=tuple(strides[dim] for dim in axes), capacity=None, owner=None)
+
+    def _packs_side(self, packs: str) -> bool:
+        """Whether the inner axis of a copy is the factor's side, not the depth."""
+        return self._inner_last(self.FACTORS[_PACKED.index(packs)])[-1] != self.DIMS["depth"]
+
+    def _copying(self, views: Views, types: tuple[ElementKind, ...], packs: str, place: int) -> Launch:
+        variant = _Variant("strided", tma=False, packs=packs)
+        threads, name = self._schedule(variant).threads, self.FACTORS[_PACKED.index(packs)]
+        *outer, _ = (self._sizes_of_dims[dim] for dim in self._inner_last(name))
+        blocks = min(_COPYING_BLOCKS, -(-math.prod(outer) * _WARP // threads))
+        words = self._words(views, variant, place)
+        return Launch(self._source(variant, types), (blocks, 1, 1), threads, words)
+
+    @cached_property
+    def _sizes_of_dims(self) -> dict[str, int]:
+        space = IndexSpace.of(self.descriptor)
+        return {dim: space.size(dim) for dim in self.DIMS.values()}
 
     def _variant(self, views: Views) -> _Variant:
         """The strictest layout that the factors keep to, of those that this plan accepts."""
@@ -284,7 +363,7 @@ class MatmulPlan(Plan[M]):
         counted = max(*self._sizes, tiles(self._sizes, schedule))
         return None if counted > _LARGEST or any(cannot_map(view, "a factor") for view, _ in maps) else maps
 
-    def _words(self, views: Views, variant: _Variant, schedule: Schedule) -> array[int]:
+    def _words(self, views: Views, variant: _Variant, copy: int = 0) -> array[int]:
         words = array("q")
         if variant.tma:
             from ...devices.tensor_map import encode
@@ -306,7 +385,7 @@ class MatmulPlan(Plan[M]):
         space = IndexSpace.of(self.descriptor)
         words.extend(space.size(dim) for dim in self.SIZES)
         words.extend(self._words_of(self.SCALARS))
-        words.append(0)  # no sum is in memory
+        words.append(copy)
         if variant.tma:
             words.extend([0] * (-len(words) % _STRUCT_WORDS))
         return words

@@ -31,7 +31,7 @@ template <int OPERANDS_> struct WalkArgs {
     long long batch, rows, columns, depth;
     long long stride[OPERANDS][3];  // of each operand, along batch, rows and columns; of factors, batch, side and depth
 };
-template <class M> using ScratchOf = M*;  // no sum is in memory
+template <class M> using ScratchOf = typename M::Value*;  // no sum is in memory: it is a copied factor's place
 
 template <class Program> struct Factors {
     using Args = typename Program::Args;
@@ -147,7 +147,9 @@ __device__ __forceinline__ auto finish(const A (&sum)[8], const Cells& cells, co
 
 }  // namespace baracuda
 
-#if BARACUDA_TMA
+#if BARACUDA_PACK
+#include <baracuda/matrix/product_pack.cuh>
+#elif BARACUDA_TMA
 #include <baracuda/matrix/product_sm90.cuh>
 #else
 #include <baracuda/matrix/product_mma.cuh>

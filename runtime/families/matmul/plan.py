@@ -271,7 +271,7 @@ class MatmulPlan(Plan[M]):
         sizes = self._copied_bytes(self.descriptor, self.sku)
         if not any(sizes) or "strided" not in self.layouts or self._variant(views).tma:
             return views, []
-        known, copies = dict(views), []
+        known, copies, workspace = dict(views), [], workspace or VECTOR_BYTES  # any address, where nothing is launched
         for name, packs, size in zip(self.FACTORS, _PACKED, sizes, strict=True):
             if size:
                 known[name] = self._copy_of(views[name], name, workspace)

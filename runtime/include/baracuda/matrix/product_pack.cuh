@@ -16,7 +16,8 @@ template <class Program> __device__ __forceinline__ void walk(const typename Pro
     using T = typename Program::T;
     constexpr bool LEFT = BARACUDA_PACK == 1;
     constexpr int WARPS = Schedule::THREADS / WARP, VEC = 16 / int(sizeof(T)), RUN = WARP * VEC;
-    __shared__ __align__(16) T shared[WARPS][RUN];
+    __shared__ uint4 shared[WARPS][WARP];
+    T* const own = reinterpret_cast<T*>(shared[threadIdx.x / WARP]);
     T* to = nullptr;
     args.parts.each([&](auto* memory) { to = reinterpret_cast<T*>(memory); }, args.parts);
     const T* from;
@@ -36,11 +37,11 @@ template <class Program> __device__ __forceinline__ void walk(const typename Pro
 #pragma unroll
             for (int i = 0; i < VEC; ++i) {
                 const long long place = first + lane + i * WARP;
-                shared[warp][lane + i * WARP] = place < inner ? source[place * stride[INNER]] : T(0.0f);
+                own[lane + i * WARP] = place < inner ? source[place * stride[INNER]] : T(0.0f);
             }
             __syncwarp();
             Pack<T, VEC> pack;
-            pack.load(&shared[warp][lane * VEC]);
+            pack.load(own + lane * VEC);
             if (first + lane * VEC < pitch) pack.store(to + row * pitch + first + lane * VEC);
             __syncwarp();
         }

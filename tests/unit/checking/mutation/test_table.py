@@ -13,7 +13,10 @@ from baracuda.codegen.spec.load import load_folder
 from baracuda.runtime import SpecError
 
 TABLE = read_table(ROOT / "tests" / "defects")
-STRATA = {"row", "map", "language", "list", "body", "hopper", "gpu_branches", "shared_runtime", "spec_data", "promises"}
+STRATA = {
+    "row", "map", "matmul", "language", "list", "body",
+    "hopper", "gpu_branches", "shared_runtime", "spec_data", "promises",
+}  # fmt: skip
 
 
 def test_each_edit_has_one_place_and_changes_it() -> None:

@@ -113,6 +113,20 @@ REDUCTION: dict[str, Callable[[Any], Function]] = {  # of an array and the axis 
 _OF_NOTHING = {"max": "least", "min": "most", "norm_inf": "least", "argmax": "none", "argmin": "none"}
 
 
+COMPLEX_UNARY: dict[str, Callable[[Any], Function]] = {
+    "cube": lambda torch: lambda x: x * x * x,
+    "sigmoid": lambda torch: lambda x: 1 / (1 + torch.exp(-x)),
+    "sign": lambda torch: torch.sgn,
+}
+COMPLEX_BINARY: dict[str, Callable[[Any], Function]] = {
+    "mul_conj": lambda torch: lambda a, b: a * b.conj(),
+    "scale": lambda torch: lambda a, b: b.abs() * a,
+}
+COMPLEX_PARTS: dict[str, Callable[[Any], Function]] = {
+    "square": lambda torch: lambda x: x.real * x.real + x.imag * x.imag,
+}
+
+
 def _along_axes(torch: Any, fields: Mapping[str, Any], tensors: Mapping[str, Any]) -> Any:
     (x,) = tensors.values()
     x = x if x.is_floating_point() or x.dtype == torch.bool else x.long()  # torch has little for unsigned ints
@@ -155,7 +169,20 @@ def _linear(torch: Any, fields: Mapping[str, Any], tensors: Mapping[str, Any]) -
     return {"y": values_of(torch, fields["kind"], before)}
 
 
+def _complex_along_axes(torch: Any, fields: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """Sums of both parts, or of their conjugates'."""
+    kind = {"sum_conj": "sum"}.get(fields["kind"], fields["kind"])
+    x = tensors["x"].conj() if fields["kind"] == "sum_conj" else tensors["x"]
+    parts = (_along_axes(torch, {**fields, "kind": kind}, {"x": part}) for part in (x.real, x.imag))
+    return {"y": torch.complex(*parts)}
+
+
 FORWARD: dict[str, Callable[..., dict[str, Any]]] = {
+    "complex_unary": by_kind(COMPLEX_UNARY),
+    "complex_binary": by_kind(COMPLEX_BINARY),
+    "complex_parts": by_kind(COMPLEX_PARTS),
+    "reduce_axes_complex": _complex_along_axes,
+    "reduce_axes_modulus": lambda torch, fields, tensors: {"y": _along_axes(torch, fields, {"x": tensors["x"].abs()})},
     "linear": _linear,
     "reduce_axes": lambda *of: {"y": _along_axes(*of)},
     "reduce_axes_int": lambda *of: {"y": _along_axes(*of)},

@@ -19,6 +19,7 @@ from baracuda.runtime.values import short_repr
 from . import elementwise
 from .products import PRODUCTS
 from .reduction import INT_REDUCTION, reduced
+from .segments import SEGMENTS
 
 Fields = Mapping[str, Any]
 Arrays = Mapping[str, Any]
@@ -330,6 +331,7 @@ def _logaddexp(fields: Fields, arrays: Arrays) -> dict[str, Any]:
 
 _ADAPTERS: dict[str, Adapter] = {
     **PRODUCTS,
+    **SEGMENTS,
     "numpy.reduce_axes": lambda fields, arrays: {"y": reduced(fields, arrays["x"])},
     "numpy.reduce_axes_complex": lambda fields, arrays: {"y": reduced(fields, arrays["x"])},
     "numpy.reduce_axes_modulus": lambda fields, arrays: {"y": reduced(fields, arrays["x"])},

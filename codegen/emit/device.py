@@ -284,7 +284,7 @@ def index_numbers(op: MapOp) -> Code:
 
 def keys(op: MapOp) -> Code:
     """Of a walk that reduces by an index, the array that lists are by."""
-    return Code(f"\n    static constexpr auto KEYS = &Args::{in_kernel(op.lists[0])};" if op.lists else "")
+    return Code(in_kernel(op.lists[0]))
 
 
 def monoids(sums: Iterable[Sum]) -> Code:

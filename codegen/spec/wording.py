@@ -83,7 +83,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     """The fix for a misspelt `name`: the nearest of the `names`, whatever the case, or the first of them."""
     name, names = name[:_COMPARED], sorted(names)
     plain = {_plain(k): k for k in names}
-    near = get_close_matches(name, names, n=1) or [plain[k] for k in get_close_matches(_plain(name), plain, n=1)]
+    near = [plain[k] for k in get_close_matches(_plain(name), plain, n=1)] or get_close_matches(name, names, n=1)
     if near:
         return f"did you mean {near[0]!r}?"
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""

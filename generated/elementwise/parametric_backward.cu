@@ -81,4 +81,4 @@ struct Program : MapProgram {
 #include <baracuda/map/kernel.cuh>
 // @lines templates/map.cu.jinja:1 1 4 1*3 12 0 1 8 19 2 0*2 9 0 8 1 templates/map_bodies.jinja:40 1 19 -54 0 63 -51 0
 // @lines 14 0*2 45 -50 0 5 0 55 -10 -50 0 5 0 55 -55 0*7 45 -50 0*5 5 55 -10 -50 5 0 55 -10 -50 0*2 5 0*3 55 -55 0 59
-// @lines 1*2 templates/map.cu.jinja:70 1 5 1
+// @lines 1*2 templates/map.cu.jinja:73 1 5 1

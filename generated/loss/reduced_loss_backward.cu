@@ -133,4 +133,4 @@ struct Program : MapProgram {
 #include <baracuda/map/kernel.cuh>
 // @lines templates/map.cu.jinja:1 1 4 1*3 9 3 1 8 19 2 0*4 6 3 0 8 1 templates/map_bodies.jinja:40 1 19 -57 3 0 63 -51
 // @lines 0*2 59 -50 5 0 55 -10 -45 0*5 55 -10 -50 5 0*9 55 -10 -50 5 0*11 55 -10 -45 0*5 55 -10 -50 5 0*7 55 -10 -50
-// @lines 0*2 5 0*4 55 -10 -50 0*7 5 0 55 -10 -50 5 0*3 55 -10 -50 5 0*2 55 4 1*2 templates/map.cu.jinja:70 1 5 1
+// @lines 0*2 5 0*4 55 -10 -50 0*7 5 0 55 -10 -50 5 0*3 55 -10 -50 5 0*2 55 4 1*2 templates/map.cu.jinja:73 1 5 1

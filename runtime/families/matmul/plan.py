@@ -94,7 +94,8 @@ class MatmulPlan(Plan[M]):
     @classmethod
     def dims_text(cls) -> str:
         """The fields that dims come from."""
-        return f"{', '.join([f'{dim} is {text}' for dim, text in cls.DESCRIPTOR._dims.items()])};\n"  # type: ignore[attr-defined]
+        dims: dict[str, str] = cls.DESCRIPTOR._dims  # type: ignore[attr-defined]
+        return f"{', '.join([f'{dim} is {text}' for dim, text in dims.items()])};\n"
 
     @classmethod
     def shapes_of(cls, descriptor: M) -> dict[str, tuple[tuple[int, ...], ...]]:

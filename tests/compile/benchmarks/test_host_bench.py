@@ -206,7 +206,7 @@ def test_compile_times_of_one_kernel(tmp_path: Path) -> None:
     light, heavy = compile_time.samples()
     ops = {v.row.sku.op for v in light}
     assert {v.row.sku.op for v in heavy} == {"flash_sdpa", "flash_sdpa_backward"} and {"rms_norm", "repeat"} <= ops
-    assert {v.arch for v in light} == {"sm_80", "sm_90"} and len(light) == 2 * len(ops)
+    assert {v.arch for v in light} == {"sm_80", "sm_90", "sm_90a"} and len(ops) < len(light) <= 3 * len(ops)
     one = [v for v in light if v.row.sku.op == "alibi"]
     cold = compile_time.compiled("light SKU", one, repeats=1)
     (warm,) = compile_time.warm(one[0])

@@ -143,7 +143,7 @@ def test_generate_check_lists_and_writes_nothing(run: Run, specs: Path, tmp_path
 def test_every_command_that_reports_has_json() -> None:
     """All but those that write, hand over or show how things go."""
     without = {name for name, one in main.commands.items() if "--json" not in [o for p in one.params for o in p.opts]}
-    assert without == {"demo", "migrate", "new", "schema", "site", "test"}
+    assert without == {"demo", "migrate", "new", "record", "schema", "site", "test"}
 
 
 def test_help_cuts_no_sentence(run: Run) -> None:

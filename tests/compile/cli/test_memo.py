@@ -170,7 +170,7 @@ def test_check_says_again_what_it_found(run: Run, tmp_path: Path, monkeypatch: p
         assert run(*check, *more).exit_code == 1 and asked
         asked.clear()
     for module, name, value in (
-        (cubin, "_nvrtc_build", lambda: "another"),
+        (cubin, "nvrtc_build", lambda: "another"),
         (facts, "disassembler", lambda: (Path(), "another")),
         (facts, "_REVISION", -1),
     ):

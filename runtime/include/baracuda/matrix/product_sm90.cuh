@@ -222,34 +222,30 @@ private:
     }
 };
 
-template <class Program>
-__device__ __forceinline__ void consume(const ProductShared& shared, int place, unsigned rank,
-                                        const typename Program::Args& args) {
+// A warpgroup of consumers; `place` is its number.
+template <class Program> struct ProductConsumer {
     using Shape = ProductShape;
+    using Args = typename Program::Args;
     using Product = Wgmma<typename Program::T, Shape::BLOCK_N>;
-    constexpr unsigned A_16 = Shape::A_SIDE ? 16 * 128 : 32, B_16 = Shape::B_SIDE ? 16 * 128 : 32;
-    const int lane = threadIdx.x % 32, depth = int(args.depth);
-    const int rows = int(Shape::SWAPPED ? args.columns : args.rows);
-    const int columns = int(Shape::SWAPPED ? args.rows : args.columns);
-    constexpr unsigned ORDER = 1 + Shape::CONSUMERS;  // the named barriers by which warpgroups alternate
-    const Matrix of_a = Matrix::at(shared.a(0) + (Shape::ALTERNATE ? 0 : place) * Shape::ROWS * 128, Shape::PANEL);
-    const Matrix of_b = Matrix::at(shared.b(0), Shape::PANEL);
-    ProductStore<Program> store = {shared.result(place * Shape::RESULTS), unsigned(1 + place)};
-    Ring<Shape::STAGES> ring;
-    ProductTiles tile(args);
-    const int blocks = (depth + Shape::BLOCK_K - 1) / Shape::BLOCK_K;
-    if (Shape::ALTERNATE && place == 1) {
-        if (!tile.is_last()) bar_arrive(ORDER, 256);
-        tile.skip();
-        ring.advance(blocks);
-    }
-    const auto release = [&](unsigned stage) {
+    static constexpr unsigned A_16 = Shape::A_SIDE ? 16 * 128 : 32, B_16 = Shape::B_SIDE ? 16 * 128 : 32;
+    static constexpr unsigned ORDER = 1 + Shape::CONSUMERS;  // the named barriers by which warpgroups alternate
+    using Sums = float[Shape::STEPS][Product::REGISTERS];
+
+    const ProductShared& shared;
+    const int place, first_row;  // of its rows in a tile
+    Ring<Shape::STAGES> ring = {};
+
+    __device__ __forceinline__ void release(unsigned stage) const {
+        const unsigned lane = threadIdx.x % 32;
         if (lane >= Shape::CLUSTER) return;
         if (Shape::CLUSTER == 1) shared.empty(stage).arrive();
-        else arrive_at(shared.empty(stage), unsigned(lane));
-    };
-    while (tile.next(rank)) {
-        float sum[Shape::STEPS][Product::REGISTERS];
+        else arrive_at(shared.empty(stage), lane);
+    }
+
+    // The sums of a tile. `last`: no other follows it in this block.
+    __device__ __forceinline__ void multiply(Sums& sum, int depth, bool last) {
+        const Matrix of_a = Matrix::at(shared.a(0) + first_row * 128, Shape::PANEL);
+        const Matrix of_b = Matrix::at(shared.b(0), Shape::PANEL);
         unsigned before = 0;
         if (Shape::ALTERNATE) bar_sync(ORDER + place, 256);
 #pragma unroll 1
@@ -274,29 +270,50 @@ __device__ __forceinline__ void consume(const ProductShared& shared, int place, 
             ring.advance();
         }
         // The other's next products queue behind the last ones.
-        if (Shape::ALTERNATE && !tile.is_last()) bar_arrive(ORDER + (place ^ 1), 256);
+        if (Shape::ALTERNATE && !last) bar_arrive(ORDER + (place ^ 1), 256);
         wgmma_wait<0>();
         release(before);
+    }
+
+    __device__ __forceinline__ void store(Sums& sum, ProductStore<Program>& results, const ProductTiles& tile,
+                                          const Args& args) const {
+        const int rows = int(Shape::SWAPPED ? args.columns : args.rows);
+        const int columns = int(Shape::SWAPPED ? args.rows : args.columns);
+        constexpr int ACROSS = Shape::SWAPPED ? Shape::BLOCK_N : 64;
 #pragma unroll
         for (int s = 0; s < Shape::STEPS; ++s) {
             fence_operand(sum[s]);
-            const int row = tile.row + (Shape::ALTERNATE ? 0 : place * Shape::ROWS) + 64 * s;
+            const int row = tile.row + first_row + 64 * s;
             if (row >= rows) break;
-            if (Shape::SWAPPED) {
-                store.panel(sum[s], row, tile.column, tile.matrix, args);
-            } else {
 #pragma unroll
-                for (int c = 0; c < Shape::BLOCK_N; c += 64)
-                    if (tile.column + c < columns) store.panel(sum[s] + c / 2, row, tile.column + c, tile.matrix, args);
-            }
-        }
-        if (Shape::ALTERNATE) {
-            tile.skip();
-            ring.advance(blocks);
+            for (int c = 0; c < Shape::BLOCK_N; c += ACROSS)
+                if (tile.column + c < columns) results.panel(sum[s] + c / 2, row, tile.column + c, tile.matrix, args);
         }
     }
-    if (ProductStore<Program>::STAGED && threadIdx.x % 128 == 0) bulk_wait<0>();
-}
+
+    // Leaves a tile to the other warpgroup.
+    __device__ __forceinline__ void skip(ProductTiles& tile, int depth) {
+        tile.skip();
+        ring.advance(unsigned(depth + Shape::BLOCK_K - 1) / Shape::BLOCK_K);
+    }
+
+    __device__ __forceinline__ void all_tiles(unsigned rank, const Args& args) {
+        ProductStore<Program> results = {shared.result(place * Shape::RESULTS), unsigned(1 + place)};
+        ProductTiles tile(args);
+        const int depth = int(args.depth);
+        if (Shape::ALTERNATE && place == 1) {
+            if (!tile.is_last()) bar_arrive(ORDER, 256);
+            skip(tile, depth);
+        }
+        while (tile.next(rank)) {
+            Sums sum;
+            multiply(sum, depth, tile.is_last());
+            store(sum, results, tile, args);
+            if (Shape::ALTERNATE) skip(tile, depth);
+        }
+        if (ProductStore<Program>::STAGED && threadIdx.x % 128 == 0) bulk_wait<0>();
+    }
+};
 
 template <class Program> __device__ constexpr int blocks_per_sm() { return 1; }
 
@@ -317,7 +334,8 @@ template <class Program> __device__ __forceinline__ void walk(const typename Pro
         __syncwarp();
     } else {
         if (Shape::REGISTERS_MOVE) allocate_registers<Shape::CONSUMER_REGISTERS>();
-        consume<Program>(shared, warpgroup - 1, rank, args);
+        const int place = warpgroup - 1;
+        ProductConsumer<Program>{shared, place, Shape::ALTERNATE ? 0 : place * Shape::ROWS}.all_tiles(rank, args);
         __syncwarp();
     }
     if (Shape::CLUSTER > 1) cluster_sync();  // nobody leaves while others may still arrive at its barriers

@@ -90,6 +90,13 @@ template <typename A> __device__ A sigmoid(A a) {
     const A small = exp(-abs(a));
     return (a < A(0) ? small : A(1)) / (A(1) + small);
 }
+// A quotient by a number of [1, 2] needs none of the cases of a division, for which compilers call a function: calls
+// keep products of wgmma from running beside each other.
+template <> __device__ inline float sigmoid(float a) {
+    const float small = exp(-abs(a)), top = a < 0.0f ? small : 1.0f, d = 1.0f + small;
+    const float about = quick_reciprocal(d), q = top * about;
+    return fma(fma(-d, q, top), about, q);
+}
 
 // e^(-x^2) times t q, which approximates e^(x^2) erfc(x) within a part in 10^8 up to 10.5, beyond which there is
 // nothing left; q is a polynomial of t = 1 / (1 + 0.55 x). With all that is rounded, and the reciprocal and the

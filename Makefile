@@ -91,7 +91,7 @@ $(frontends_ready): pyproject.toml
 	@echo "preparing .venv-frontends (once; about 2 GB)"
 	@test -f $@ || $(PYTHON) -m venv --clear .venv-frontends
 	@rm -f $@
-	@.venv-frontends/$(pip) install $(if $(LOCKED),--require-hashes --requirement .ci/locked/frontends.txt,\
+	@.venv-frontends/$(pip) install $(if $(LOCKED),--require-hashes --no-deps --requirement .ci/locked/frontends.txt,\
 		--editable '.[cuda$(CUDA)$(comma)test$(comma)torch$(comma)jax$(comma)docs$(comma)hub$(comma)sign]' playwright)
 	@$(if $(LOCKED),.venv-frontends/$(pip) install --no-deps --no-build-isolation --editable .)
 	@touch $@

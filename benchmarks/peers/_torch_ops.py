@@ -164,7 +164,8 @@ def _segment_mean(fields: Fields, t: Tensors) -> dict[str, Any]:
 
 def _segment_fold(fields: Fields, t: Tensors) -> dict[str, Any]:
     how, start = {"max": ("amax", -math.inf), "min": ("amin", math.inf), "prod": ("prod", 1.0)}[fields["kind"]]
-    return {"y": _segments(fields, t, start).index_reduce_(0, t["ids"].flatten(), _rows(t), how)}
+    ids, rows = t["ids"].flatten().long(), _rows(t)
+    return {"y": _segments(fields, t, start).scatter_reduce_(0, ids[:, None].expand_as(rows), rows, how)}
 
 
 def _segments(fields: Fields, t: Tensors, start: float) -> Any:

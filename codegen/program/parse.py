@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, lru_cache
 
 from .complex import FUNCTIONS as OF_COMPLEX
 from .complex import LIBRARY, Complex, element, is_complex, parts_of, whole
@@ -50,6 +50,7 @@ MAX_POWER = 16
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
+@lru_cache(maxsize=512)  # the checks of a spec ask for its lines many times
 def parse(text: str, scope: Scope) -> tuple[Line, ...]:
     """Return the lines of `text`, each of which may read the scope's values and the names above it.
 

@@ -132,11 +132,11 @@ def _numbers(case: Mapping[str, Any]) -> Iterator[Any]:
         yield from value if isinstance(value, list) else [value]
 
 
-def _checked(kind: Any, **fields: Any) -> None:
+def _checked(kind: Any, /, **fields: Any) -> None:
     kind(**fields).check()
 
 
-def _raise_refusal(method: Callable[..., Any], **arguments: Any) -> None:
+def _raise_refusal(method: Callable[..., Any], /, **arguments: Any) -> None:
     """A verdict may contain an error, which must be one of ours, too."""
     verdict = method(**arguments)
     if (error := getattr(verdict, "error", None)) is not None:

@@ -21,6 +21,9 @@ struct Program : MapProgram {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
             [[maybe_unused]] const acc_t a_ = acc_t(args.a_);
             [[maybe_unused]] const acc_t b_ = acc_t(args.b_);
+            [[maybe_unused]] const acc_t uniform_1_ = a_ / a_;
+            [[maybe_unused]] const acc_t uniform_2_ = acc_t(1.0) / a_;
+            [[maybe_unused]] const acc_t uniform_3_ = acc_t(0.5) / a_;
             lanes.each([&](const auto& lane) {
                 [[maybe_unused]] const acc_t dy_ = acc_t(lane.in(args.dy_));
                 [[maybe_unused]] const acc_t x_ = acc_t(lane.in(args.x_));
@@ -37,7 +40,7 @@ struct Program : MapProgram {
                     const acc_t celu_below_ = x_ > acc_t(0.0) ? acc_t(0.0) : x_;
                     const acc_t the_expm1_ = math::expm1(celu_below_ / a_);
                     lane.store(args.dx_, T((x_ > acc_t(0.0) ? dy_ : acc_t(0.0)) + (x_ > acc_t(0.0) ? acc_t(0.0)
-                        : a_ / a_ * (dy_ * (the_expm1_ + acc_t(1))))));
+                        : uniform_1_ * (dy_ * (the_expm1_ + acc_t(1))))));
                 }
                 if constexpr (KIND == Kind::hardtanh) lane.store(args.dx_, T(x_ > a_ ? (math::maximum(x_, a_) < b_
                     ? dy_ : (math::maximum(x_, a_) > b_ ? acc_t(0.0) : acc_t(0.5) * dy_)) : (x_ < a_ ? acc_t(0.0)
@@ -50,10 +53,10 @@ struct Program : MapProgram {
                 if constexpr (KIND == Kind::softplus) {
                     const acc_t softplus_x_ = a_ * x_;
                     const acc_t the_exp_ = math::exp_for<T>(-math::abs(softplus_x_));
-                    const acc_t d_softplus_x_ = (softplus_x_ > acc_t(0.0) ? acc_t(1.0) / a_ * dy_
-                        : (softplus_x_ < acc_t(0.0) ? acc_t(0.0) : acc_t(0.5) / a_ * dy_)) + (softplus_x_ > acc_t(0)
-                        ? -(acc_t(1.0) / a_) * (dy_ * the_exp_ / (acc_t(1) + the_exp_)) : (softplus_x_ < acc_t(0)
-                        ? acc_t(1.0) / a_ * (dy_ * the_exp_ / (acc_t(1) + the_exp_)) : softplus_x_));
+                    const acc_t d_softplus_x_ = (softplus_x_ > acc_t(0.0) ? uniform_2_ * dy_
+                        : (softplus_x_ < acc_t(0.0) ? acc_t(0.0) : uniform_3_ * dy_)) + (softplus_x_ > acc_t(0)
+                        ? -uniform_2_ * (dy_ * the_exp_ / (acc_t(1) + the_exp_)) : (softplus_x_ < acc_t(0)
+                        ? uniform_2_ * (dy_ * the_exp_ / (acc_t(1) + the_exp_)) : softplus_x_));
                     lane.store(args.dx_, T(a_ * d_softplus_x_));
                 }
                 if constexpr (KIND == Kind::swish) {
@@ -79,6 +82,6 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 12 0 1 8 19 2 0*2 9 0 8 1 templates/map_bodies.jinja:40 1 19 -54 0 63 -51 0
-// @lines 14 0*2 45 -50 0 5 0 55 -10 -50 0 5 0 55 -55 0*7 45 -50 0*5 5 55 -10 -50 5 0 55 -10 -50 0*2 5 0*3 55 -55 0 59
-// @lines 1*2 templates/map.cu.jinja:73 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 12 0 1 8 19 2 0*2 9 0 8 1 templates/map_bodies.jinja:40 1 19 -54 0 61 0*2 2
+// @lines -51 0 14 0*2 45 -50 0 5 0 55 -10 -50 0 5 0 55 -55 0*7 45 -50 0*5 5 55 -10 -50 5 0 55 -10 -50 0*2 5 0*3 55 -55
+// @lines 0 59 1*2 templates/map.cu.jinja:73 1 5 1

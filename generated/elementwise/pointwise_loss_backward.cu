@@ -20,6 +20,7 @@ struct Program : MapProgram {
     struct Cells : Body<Reads<&Args::dy_, &Args::x_, &Args::target_>, Writes<&Args::dx_, &Args::dtarget_>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
             [[maybe_unused]] const acc_t delta_ = acc_t(args.delta_);
+            [[maybe_unused]] const acc_t uniform_1_ = acc_t(1.0) / delta_;
             lanes.each([&](const auto& lane) {
                 [[maybe_unused]] const acc_t dy_ = acc_t(lane.in(args.dy_));
                 [[maybe_unused]] const acc_t x_ = acc_t(lane.in(args.x_));
@@ -51,11 +52,11 @@ struct Program : MapProgram {
                     lane.store(args.dx_, T((x_ - target_ > acc_t(0) ? (math::abs(x_ - target_) < delta_
                         ? acc_t(0.0) : dy_) : (x_ - target_ < acc_t(0) ? (math::abs(x_ - target_) < delta_
                         ? acc_t(0.0) : -dy_) : x_ - target_)) + (math::abs(x_ - target_) < delta_
-                        ? acc_t(1.0) / delta_ * (dy_ * square_x_) : acc_t(0.0))));
+                        ? uniform_1_ * (dy_ * square_x_) : acc_t(0.0))));
                     lane.store(args.dtarget_, T(-(x_ - target_ > acc_t(0) ? (math::abs(x_ - target_) < delta_
                         ? acc_t(0.0) : dy_) : (x_ - target_ < acc_t(0) ? (math::abs(x_ - target_) < delta_
                         ? acc_t(0.0) : -dy_) : x_ - target_)) - (math::abs(x_ - target_) < delta_
-                        ? acc_t(1.0) / delta_ * (dy_ * square_x_) : acc_t(0.0))));
+                        ? uniform_1_ * (dy_ * square_x_) : acc_t(0.0))));
                 }
                 if constexpr (KIND == Kind::bce) {
                     lane.store(args.dx_, T(-(dy_ * target_ / x_) + dy_ * (acc_t(1) - target_) / (acc_t(1) + -x_)));
@@ -104,6 +105,6 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 12 1 8 19 2 0*4 9 8 1 templates/map_bodies.jinja:40 1 19 -54 63 -51 0*2 59
+// @lines templates/map.cu.jinja:1 1 4 1*3 12 1 8 19 2 0*4 9 8 1 templates/map_bodies.jinja:40 1 19 -54 61 2 -51 0*2 59
 // @lines -50 5 0 55 -10 -45 0*3 55 -10 -50 5 0*7 55 -10 -50 5 0*7 55 -10 -45 0 55 -10 -50 5 0*4 55 -10 -50 0*2 5 0*2 55
 // @lines -10 -50 0*5 5 0 55 -10 -50 5 0 55 -10 -50 5 0 55 4 1*2 templates/map.cu.jinja:73 1 5 1

@@ -25,104 +25,94 @@ struct Program : MapProgram {
             [[maybe_unused]] const i64 cell_size = args.cell_size;
             [[maybe_unused]] const bool average_ = bool(args.average_);
             [[maybe_unused]] const acc_t delta_ = acc_t(args.delta_);
+            [[maybe_unused]] const acc_t uniform_1_ = acc_t(2.0) / acc_t(average_ ? cell_size : 1ll);
+            [[maybe_unused]] const acc_t uniform_2_ = acc_t(1.0) / acc_t(average_ ? cell_size : 1ll);
+            [[maybe_unused]] const acc_t uniform_3_ = delta_ / acc_t(average_ ? cell_size : 1ll);
+            [[maybe_unused]] const acc_t uniform_4_ = acc_t(1.0) / acc_t(average_ ? cell_size : 1ll) / delta_;
+            [[maybe_unused]] const acc_t uniform_5_ = acc_t(0.5) / acc_t(average_ ? cell_size : 1ll);
             lanes.each([&](const auto& lane) {
                 [[maybe_unused]] const acc_t dy_ = acc_t(lane.in(args.dy_));
                 [[maybe_unused]] const acc_t x_ = acc_t(lane.in(args.x_));
                 [[maybe_unused]] const acc_t target_ = acc_t(lane.in(args.target_));
                 if constexpr (KIND == Kind::mse) {
                     const acc_t square_x_ = x_ - target_;
-                    lane.store(args.dx_, T(acc_t(2.0) / acc_t(average_ ? cell_size : 1ll) * dy_ * square_x_));
-                    lane.store(args.dtarget_, T(-(acc_t(2.0) / acc_t(average_ ? cell_size : 1ll)) * dy_ * square_x_));
+                    lane.store(args.dx_, T(uniform_1_ * dy_ * square_x_));
+                    lane.store(args.dtarget_, T(-uniform_1_ * dy_ * square_x_));
                 }
                 if constexpr (KIND == Kind::l1) {
-                    lane.store(args.dx_, T(x_ - target_ > acc_t(0) ? acc_t(1.0) / acc_t(average_ ? cell_size
-                        : 1ll) * dy_ : (x_ - target_ < acc_t(0) ? -(acc_t(1.0) / acc_t(average_ ? cell_size
-                        : 1ll)) * dy_ : x_ - target_)));
-                    lane.store(args.dtarget_, T(-(x_ - target_ > acc_t(0) ? acc_t(1.0) / acc_t(average_
-                        ? cell_size : 1ll) * dy_ : (x_ - target_ < acc_t(0) ? -(acc_t(1.0) / acc_t(average_
-                        ? cell_size : 1ll)) * dy_ : x_ - target_))));
+                    lane.store(args.dx_, T(x_ - target_ > acc_t(0) ? uniform_2_ * dy_ : (x_ - target_ < acc_t(0)
+                        ? -uniform_2_ * dy_ : x_ - target_)));
+                    lane.store(args.dtarget_, T(-(x_ - target_ > acc_t(0) ? uniform_2_ * dy_
+                        : (x_ - target_ < acc_t(0) ? -uniform_2_ * dy_ : x_ - target_))));
                 }
                 if constexpr (KIND == Kind::huber) {
                     const acc_t square_x_ = x_ - target_;
                     lane.store(args.dx_, T((x_ - target_ > acc_t(0) ? (math::abs(x_ - target_) <= delta_
-                        ? acc_t(0.0) : delta_ / acc_t(average_ ? cell_size : 1ll) * dy_) : (x_ - target_ < acc_t(0)
-                        ? (math::abs(x_ - target_) <= delta_ ? acc_t(0.0) : -(delta_ / acc_t(average_ ? cell_size
-                        : 1ll)) * dy_) : x_ - target_)) + (math::abs(x_ - target_) <= delta_
-                        ? acc_t(1.0) / acc_t(average_ ? cell_size : 1ll) * dy_ * square_x_ : acc_t(0.0))));
+                        ? acc_t(0.0) : uniform_3_ * dy_) : (x_ - target_ < acc_t(0)
+                        ? (math::abs(x_ - target_) <= delta_ ? acc_t(0.0) : -uniform_3_ * dy_)
+                        : x_ - target_)) + (math::abs(x_ - target_) <= delta_ ? uniform_2_ * dy_ * square_x_
+                        : acc_t(0.0))));
                     lane.store(args.dtarget_, T(-(x_ - target_ > acc_t(0) ? (math::abs(x_ - target_) <= delta_
-                        ? acc_t(0.0) : delta_ / acc_t(average_ ? cell_size : 1ll) * dy_) : (x_ - target_ < acc_t(0)
-                        ? (math::abs(x_ - target_) <= delta_ ? acc_t(0.0) : -(delta_ / acc_t(average_ ? cell_size
-                        : 1ll)) * dy_) : x_ - target_)) - (math::abs(x_ - target_) <= delta_
-                        ? acc_t(1.0) / acc_t(average_ ? cell_size : 1ll) * dy_ * square_x_ : acc_t(0.0))));
+                        ? acc_t(0.0) : uniform_3_ * dy_) : (x_ - target_ < acc_t(0)
+                        ? (math::abs(x_ - target_) <= delta_ ? acc_t(0.0) : -uniform_3_ * dy_)
+                        : x_ - target_)) - (math::abs(x_ - target_) <= delta_ ? uniform_2_ * dy_ * square_x_
+                        : acc_t(0.0))));
                 }
                 if constexpr (KIND == Kind::smooth_l1) {
                     const acc_t square_x_ = x_ - target_;
                     lane.store(args.dx_, T((x_ - target_ > acc_t(0) ? (math::abs(x_ - target_) < delta_
-                        ? acc_t(0.0) : acc_t(1.0) / acc_t(average_ ? cell_size : 1ll) * dy_)
-                        : (x_ - target_ < acc_t(0) ? (math::abs(x_ - target_) < delta_ ? acc_t(0.0)
-                        : -(acc_t(1.0) / acc_t(average_ ? cell_size : 1ll)) * dy_)
-                        : x_ - target_)) + (math::abs(x_ - target_) < delta_ ? acc_t(1.0) / acc_t(average_ ? cell_size
-                        : 1ll) / delta_ * dy_ * square_x_ : acc_t(0.0))));
+                        ? acc_t(0.0) : uniform_2_ * dy_) : (x_ - target_ < acc_t(0)
+                        ? (math::abs(x_ - target_) < delta_ ? acc_t(0.0) : -uniform_2_ * dy_)
+                        : x_ - target_)) + (math::abs(x_ - target_) < delta_ ? uniform_4_ * dy_ * square_x_
+                        : acc_t(0.0))));
                     lane.store(args.dtarget_, T(-(x_ - target_ > acc_t(0) ? (math::abs(x_ - target_) < delta_
-                        ? acc_t(0.0) : acc_t(1.0) / acc_t(average_ ? cell_size : 1ll) * dy_)
-                        : (x_ - target_ < acc_t(0) ? (math::abs(x_ - target_) < delta_ ? acc_t(0.0)
-                        : -(acc_t(1.0) / acc_t(average_ ? cell_size : 1ll)) * dy_)
-                        : x_ - target_)) - (math::abs(x_ - target_) < delta_ ? acc_t(1.0) / acc_t(average_ ? cell_size
-                        : 1ll) / delta_ * dy_ * square_x_ : acc_t(0.0))));
+                        ? acc_t(0.0) : uniform_2_ * dy_) : (x_ - target_ < acc_t(0)
+                        ? (math::abs(x_ - target_) < delta_ ? acc_t(0.0) : -uniform_2_ * dy_)
+                        : x_ - target_)) - (math::abs(x_ - target_) < delta_ ? uniform_4_ * dy_ * square_x_
+                        : acc_t(0.0))));
                 }
                 if constexpr (KIND == Kind::bce) {
-                    lane.store(args.dx_, T(-(acc_t(1.0) / acc_t(average_ ? cell_size
-                        : 1ll)) * dy_ * (target_ / x_) + acc_t(1.0) / acc_t(average_ ? cell_size
-                        : 1ll) * dy_ * ((acc_t(1) - target_) / (acc_t(1) + -x_))));
-                    lane.store(args.dtarget_, T(-(acc_t(1.0) / acc_t(average_ ? cell_size
-                        : 1ll)) * dy_ * math::log(x_) + acc_t(1.0) / acc_t(average_ ? cell_size
-                        : 1ll) * dy_ * math::log1p(-x_)));
+                    lane.store(args.dx_, T(-uniform_2_ * dy_ * (target_ / x_) + uniform_2_ * dy_ * ((acc_t(1) -
+                        target_) / (acc_t(1) + -x_))));
+                    lane.store(args.dtarget_, T(-uniform_2_ * dy_ * math::log(x_) + uniform_2_ * dy_ *
+                        math::log1p(-x_)));
                 }
                 if constexpr (KIND == Kind::bce_with_logits) {
                     const acc_t the_exp_ = math::exp_for<T>(-math::abs(x_));
-                    lane.store(args.dx_, T((x_ > acc_t(0.0) ? acc_t(1.0) / acc_t(average_ ? cell_size : 1ll) * dy_
-                        : (x_ < acc_t(0.0) ? acc_t(0.0) : acc_t(0.5) / acc_t(average_ ? cell_size
-                        : 1ll) * dy_)) - acc_t(1.0) / acc_t(average_ ? cell_size
-                        : 1ll) * dy_ * target_ + (x_ > acc_t(0) ? -(acc_t(1.0) / acc_t(average_ ? cell_size
-                        : 1ll)) * dy_ * (the_exp_ / (acc_t(1) + the_exp_)) : (x_ < acc_t(0)
-                        ? acc_t(1.0) / acc_t(average_ ? cell_size : 1ll) * dy_ * (the_exp_ / (acc_t(1) + the_exp_))
-                        : x_))));
-                    lane.store(args.dtarget_, T(-(acc_t(1.0) / acc_t(average_ ? cell_size : 1ll)) * dy_ * x_));
+                    lane.store(args.dx_, T((x_ > acc_t(0.0) ? uniform_2_ * dy_ : (x_ < acc_t(0.0) ? acc_t(0.0)
+                        : uniform_5_ * dy_)) - uniform_2_ * dy_ * target_ + (x_ > acc_t(0)
+                        ? -uniform_2_ * dy_ * (the_exp_ / (acc_t(1) + the_exp_)) : (x_ < acc_t(0)
+                        ? uniform_2_ * dy_ * (the_exp_ / (acc_t(1) + the_exp_)) : x_))));
+                    lane.store(args.dtarget_, T(-uniform_2_ * dy_ * x_));
                 }
                 if constexpr (KIND == Kind::kl_div) {
                     const bool xlogy_regular_ = math::isnan(target_) || target_ > acc_t(0.0)
                         && target_ - target_ == acc_t(0.0);
                     const acc_t xlogy_factor_ = target_ == acc_t(0.0) && !xlogy_regular_ ? acc_t(1.0) : target_;
-                    lane.store(args.dx_, T(-(acc_t(1.0) / acc_t(average_ ? cell_size : 1ll)) * dy_ * target_));
-                    lane.store(args.dtarget_, T(acc_t(1.0) / acc_t(average_ ? cell_size
-                        : 1ll) * dy_ * math::log(xlogy_factor_) - acc_t(1.0) / acc_t(average_ ? cell_size
-                        : 1ll) * dy_ * x_ + (target_ == acc_t(0.0) && !xlogy_regular_ ? acc_t(0.0)
-                        : acc_t(1.0) / acc_t(average_ ? cell_size : 1ll) * dy_ * (target_ / xlogy_factor_))));
+                    lane.store(args.dx_, T(-uniform_2_ * dy_ * target_));
+                    lane.store(args.dtarget_, T(uniform_2_ * dy_ * math::log(xlogy_factor_) - uniform_2_ * dy_ * x_
+                        + (target_ == acc_t(0.0) && !xlogy_regular_ ? acc_t(0.0)
+                        : uniform_2_ * dy_ * (target_ / xlogy_factor_))));
                 }
                 if constexpr (KIND == Kind::soft_margin) {
                     const acc_t softplus_x_ = -target_ * x_;
                     const acc_t the_exp_ = math::exp_for<T>(-math::abs(softplus_x_));
-                    const acc_t d_softplus_x_ = (softplus_x_ > acc_t(0.0) ? acc_t(1.0) / acc_t(average_
-                        ? cell_size : 1ll) * dy_ : (softplus_x_ < acc_t(0.0) ? acc_t(0.0)
-                        : acc_t(0.5) / acc_t(average_ ? cell_size : 1ll) * dy_)) + (softplus_x_ > acc_t(0)
-                        ? -(acc_t(1.0) / acc_t(average_ ? cell_size : 1ll)) * dy_ * (the_exp_ / (acc_t(1) + the_exp_))
-                        : (softplus_x_ < acc_t(0) ? acc_t(1.0) / acc_t(average_ ? cell_size
-                        : 1ll) * dy_ * (the_exp_ / (acc_t(1) + the_exp_)) : softplus_x_));
+                    const acc_t d_softplus_x_ = (softplus_x_ > acc_t(0.0) ? uniform_2_ * dy_
+                        : (softplus_x_ < acc_t(0.0) ? acc_t(0.0) : uniform_5_ * dy_)) + (softplus_x_ > acc_t(0)
+                        ? -uniform_2_ * dy_ * (the_exp_ / (acc_t(1) + the_exp_)) : (softplus_x_ < acc_t(0)
+                        ? uniform_2_ * dy_ * (the_exp_ / (acc_t(1) + the_exp_)) : softplus_x_));
                     lane.store(args.dx_, T(-(d_softplus_x_ * target_)));
                     lane.store(args.dtarget_, T(-(d_softplus_x_ * x_)));
                 }
                 if constexpr (KIND == Kind::hinge) {
                     const acc_t relu_x_ = delta_ - target_ * x_;
-                    lane.store(args.dx_, T(relu_x_ <= acc_t(0.0) ? acc_t(0.0) : -(acc_t(1.0) / acc_t(average_
-                        ? cell_size : 1ll)) * dy_ * target_));
-                    lane.store(args.dtarget_, T(relu_x_ <= acc_t(0.0) ? acc_t(0.0) : -(acc_t(1.0) / acc_t(average_
-                        ? cell_size : 1ll)) * dy_ * x_));
+                    lane.store(args.dx_, T(relu_x_ <= acc_t(0.0) ? acc_t(0.0) : -uniform_2_ * dy_ * target_));
+                    lane.store(args.dtarget_, T(relu_x_ <= acc_t(0.0) ? acc_t(0.0) : -uniform_2_ * dy_ * x_));
                 }
                 if constexpr (KIND == Kind::poisson) {
                     const acc_t the_exp_ = math::exp_for<T>(x_);
-                    lane.store(args.dx_, T(-(acc_t(1.0) / acc_t(average_ ? cell_size
-                        : 1ll)) * dy_ * target_ + acc_t(1.0) / acc_t(average_ ? cell_size : 1ll) * dy_ * the_exp_));
-                    lane.store(args.dtarget_, T(-(acc_t(1.0) / acc_t(average_ ? cell_size : 1ll)) * dy_ * x_));
+                    lane.store(args.dx_, T(-uniform_2_ * dy_ * target_ + uniform_2_ * dy_ * the_exp_));
+                    lane.store(args.dtarget_, T(-uniform_2_ * dy_ * x_));
                 }
             });
         }
@@ -131,6 +121,6 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 9 3 1 8 19 2 0*4 6 3 0 8 1 templates/map_bodies.jinja:40 1 19 -57 3 0 63 -51
-// @lines 0*2 59 -50 5 0 55 -10 -45 0*5 55 -10 -50 5 0*9 55 -10 -50 5 0*11 55 -10 -45 0*5 55 -10 -50 5 0*7 55 -10 -50
-// @lines 0*2 5 0*4 55 -10 -50 0*7 5 0 55 -10 -50 5 0*3 55 -10 -50 5 0*2 55 4 1*2 templates/map.cu.jinja:73 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 9 3 1 8 19 2 0*4 6 3 0 8 1 templates/map_bodies.jinja:40 1 19 -57 3 0 61 0*4
+// @lines 2 -51 0*2 59 -50 5 0 55 -10 -45 0*3 55 -10 -50 5 0*9 55 -10 -50 5 0*9 55 -10 -45 0*3 55 -10 -50 5 0*4 55 -10
+// @lines -50 0*2 5 0*3 55 -10 -50 0*5 5 0 55 -10 -50 5 0 55 -10 -50 5 0 55 4 1*2 templates/map.cu.jinja:73 1 5 1

@@ -56,15 +56,15 @@ struct Program : MapProgram {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
             const i64 n_size = args.n_size;
             const i64 pixel_size = args.pixel_size;
+            const acc_t uniform_1_ = acc_t(1.0) / acc_t(n_size) / acc_t(pixel_size);
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
                 const acc_t gamma_ = acc_t(lane.in(args.gamma_));
                 const acc_t rstd_ = acc_t(lane.in(args.rstd_));
                 const acc_t d_sum_ = reduced.d_sum_;
                 const acc_t d_sum_3_ = reduced.d_sum_3_;
                 const acc_t dgamma_ = reduced.dgamma_;
-                const acc_t dx_part_ = acc_t(1.0) / acc_t(n_size) / acc_t(pixel_size) * (gamma_ * d_sum_ * rstd_ *
-                    rstd_);
-                const acc_t dx_part2_ = acc_t(1.0) / acc_t(n_size) / acc_t(pixel_size) * (gamma_ * rstd_ * d_sum_3_);
+                const acc_t dx_part_ = uniform_1_ * (gamma_ * d_sum_ * rstd_ * rstd_);
+                const acc_t dx_part2_ = uniform_1_ * (gamma_ * rstd_ * d_sum_3_);
                 lane.store(args.dgamma_, dgamma_type<T>(dgamma_));
                 lane.store(args.dbeta_, dbeta_type<T>(d_sum_3_));
                 lane.store(args.dx_part_held_, acc_of<T>(dx_part_));
@@ -113,6 +113,6 @@ struct Program : MapProgram {
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
 // @lines templates/map.cu.jinja:1 1 4 1*3 3 6 0*2 12 8 2 0*2 2*2 0*2 2 1 2*2 0*8 6 0 6 5 1
-// @lines templates/map_bodies.jinja:40 1 19 9 -51 0*3 9 8 0*2 56 1*3 -54 1 0 19 -57 0 66 -51 0 63 0*2 -54 0*2 5 0*3 59
+// @lines templates/map_bodies.jinja:40 1 19 9 -51 0*3 9 8 0*2 56 1*3 -54 1 0 19 -57 0 64 2 -51 0 63 0*2 -54 0 5 0*3 59
 // @lines 1*2 templates/map.cu.jinja:73 2 1 -64 6 12 19 2 0*7 17 1 templates/map_bodies.jinja:40 1 0 19 9 -51 0*6 9 0 5
 // @lines 59 1*2 templates/map.cu.jinja:73 2 1 3 1

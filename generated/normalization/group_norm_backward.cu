@@ -49,12 +49,13 @@ struct Program : MapProgram {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
             const i64 channel_size = args.channel_size;
             const i64 pixel_size = args.pixel_size;
+            const acc_t uniform_1_ = acc_t(1.0) / acc_t(channel_size) / acc_t(pixel_size);
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
                 const acc_t rstd_ = acc_t(lane.in(args.rstd_));
                 const acc_t d_sum_ = reduced.d_sum_;
                 const acc_t d_sum_4_ = reduced.d_sum_4_;
-                const acc_t dx_part_ = acc_t(1.0) / acc_t(channel_size) / acc_t(pixel_size) * (d_sum_ * rstd_ * rstd_);
-                const acc_t dx_part2_ = acc_t(1.0) / acc_t(channel_size) / acc_t(pixel_size) * (rstd_ * d_sum_4_);
+                const acc_t dx_part_ = uniform_1_ * (d_sum_ * rstd_ * rstd_);
+                const acc_t dx_part2_ = uniform_1_ * (rstd_ * d_sum_4_);
                 lane.store(args.dx_part_held_, acc_of<T>(dx_part_));
                 lane.store(args.dx_part2_held_, acc_of<T>(dx_part2_));
             });
@@ -150,6 +151,6 @@ struct Program : MapProgram {
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
 // @lines templates/map.cu.jinja:1 1 4 1*3 3*3 12 8 2 0 2*2 0 2 1 2*2 0*6 6 0 6 5 1 templates/map_bodies.jinja:40 1 19 9
-// @lines -51 0*3 9 8 0 56 1*3 -54 1 19 -57 0 66 -51 63 0 -54 0 5 0 59 1*2 templates/map.cu.jinja:73 2 1 -64 3 0*2 3 0*2
-// @lines 12 8 2 0 2*2 0 2 1 2*2 0*9 12 5 1 templates/map_bodies.jinja:40 1 0 19 9 -51 0*6 9 0 5 59 1*3 -54 1 0 19 9 -51
-// @lines 0*6 9 0 5 3 0 56 1*3 -54 1 19 9 12 0 -49 0 59 1*2 templates/map.cu.jinja:73 2 1 3 1
+// @lines -51 0*3 9 8 0 56 1*3 -54 1 19 -57 0 64 2 -51 63 0 -54 0 5 0 59 1*2 templates/map.cu.jinja:73 2 1 -64 3 0*2 3
+// @lines 0*2 12 8 2 0 2*2 0 2 1 2*2 0*9 12 5 1 templates/map_bodies.jinja:40 1 0 19 9 -51 0*6 9 0 5 59 1*3 -54 1 0 19 9
+// @lines -51 0*6 9 0 5 3 0 56 1*3 -54 1 19 9 12 0 -49 0 59 1*2 templates/map.cu.jinja:73 2 1 3 1

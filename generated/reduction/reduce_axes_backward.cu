@@ -20,11 +20,12 @@ struct Program : MapProgram {
     struct Cells : Body<Reads<&Args::dy_, &Args::x_>, Writes<&Args::dx_>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
             [[maybe_unused]] const i64 cell_size = args.cell_size;
+            [[maybe_unused]] const acc_t uniform_1_ = acc_t(1.0) / acc_t(cell_size);
             lanes.each([&](const auto& lane) {
                 [[maybe_unused]] const acc_t dy_ = acc_t(lane.in(args.dy_));
                 [[maybe_unused]] const acc_t x_ = acc_t(lane.in(args.x_));
                 if constexpr (KIND == Kind::sum) lane.store(args.dx_, T(dy_));
-                if constexpr (KIND == Kind::mean) lane.store(args.dx_, T(acc_t(1.0) / acc_t(cell_size) * dy_));
+                if constexpr (KIND == Kind::mean) lane.store(args.dx_, T(uniform_1_ * dy_));
                 if constexpr (KIND == Kind::norm1) lane.store(args.dx_, T(x_ > acc_t(0) ? dy_ : (x_ < acc_t(0)
                     ? -dy_ : x_)));
                 if constexpr (KIND == Kind::squares) lane.store(args.dx_, T(acc_t(2.0) * dy_ * x_));
@@ -426,8 +427,8 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 3 6 3 1 8 19 2 0*2 6 11 1 templates/map_bodies.jinja:40 1 19 -57 66 -51 0 14
-// @lines 0*4 59 1*2 templates/map.cu.jinja:73 2 1 -64 18 8 2 0*2 2*2 0*2 2 1 2*2 0*4 12 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 3 6 3 1 8 19 2 0*2 6 11 1 templates/map_bodies.jinja:40 1 19 -57 64 2 -51 0
+// @lines 14 0*4 59 1*2 templates/map.cu.jinja:73 2 1 -64 18 8 2 0*2 2*2 0*2 2 1 2*2 0*4 12 5 1
 // @lines templates/map_bodies.jinja:40 1 19 9 -51 17 0*2 56 1*3 -54 1 0 19 9 12 0*2 -54 0 5 0*3 59 1*2
 // @lines templates/map.cu.jinja:73 2 1 -64 6 12 19 2 0*6 17 1 templates/map_bodies.jinja:40 1 0 19 9 -51 0*5 9 0*2 5 59
 // @lines 1*2 templates/map.cu.jinja:73 2 1 -64 9 1 2*2 0 4 8 2*4 1 2*2 0 12 5 1 templates/map_bodies.jinja:40 1 19 9

@@ -17,12 +17,13 @@ struct Program : MapProgram {
     struct Cells : Body<Reads<&Args::dy_>, Writes<&Args::dx_>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
             [[maybe_unused]] const i64 cell_size = args.cell_size;
+            [[maybe_unused]] const acc_t uniform_1_ = acc_t(1.0) / acc_t(cell_size);
             lanes.each([&](const auto& lane) {
                 [[maybe_unused]] const Complex<acc_t> dy_ = Complex<acc_t>(lane.in(args.dy_));
                 if constexpr (KIND == Kind::sum) lane.store(args.dx_, lane.raw(args.dy_));
                 if constexpr (KIND == Kind::mean) {
-                    const acc_t dx_re_ = acc_t(1.0) / acc_t(cell_size) * dy_.real;
-                    const acc_t dx_im_ = acc_t(1.0) / acc_t(cell_size) * dy_.imag;
+                    const acc_t dx_re_ = uniform_1_ * dy_.real;
+                    const acc_t dx_im_ = uniform_1_ * dy_.imag;
                     lane.store(args.dx_, T(Complex<acc_t>{dx_re_, dx_im_}));
                 }
                 if constexpr (KIND == Kind::sum_conj) {
@@ -36,5 +37,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 12 1 8 19 2 0 6 11 1 templates/map_bodies.jinja:40 1 19 -57 66 -51 14 45 -50
-// @lines 0 5 55 -10 -50 5 55 4 1*2 templates/map.cu.jinja:73 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 12 1 8 19 2 0 6 11 1 templates/map_bodies.jinja:40 1 19 -57 64 2 -51 14 45
+// @lines -50 0 5 55 -10 -50 5 55 4 1*2 templates/map.cu.jinja:73 1 5 1

@@ -21,13 +21,14 @@ struct Program : MapProgram {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
             const i64 cell_size = args.cell_size;
             const i64 correction_ = i64(args.correction_);
+            const acc_t uniform_1_ = acc_t(2.0) * acc_t(cell_size) / acc_t(math::maximum(math::subtract(cell_size,
+                correction_), 0ll)) / acc_t(cell_size);
             lanes.each([&](const auto& lane) {
                 const acc_t dy_ = acc_t(lane.in(args.dy_));
                 const acc_t x_ = acc_t(lane.in(args.x_));
                 const acc_t mu_ = acc_t(lane.in(args.mu_));
                 const acc_t the_sub_ = x_ - mu_;
-                lane.store(args.dx_, T(acc_t(2.0) * acc_t(cell_size) / acc_t(math::maximum(math::subtract(cell_size,
-                    correction_), 0ll)) / acc_t(cell_size) * dy_ * the_sub_));
+                lane.store(args.dx_, T(uniform_1_ * dy_ * the_sub_));
             });
         }
     };
@@ -35,5 +36,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 9 0 12 19 2 0*3 6 3 8 1 templates/map_bodies.jinja:40 1 19 -57 3 63 -51 0*2 9
-// @lines 5 0 59 1*2 templates/map.cu.jinja:73 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 9 0 12 19 2 0*3 6 3 8 1 templates/map_bodies.jinja:40 1 19 -57 3 61 0 2 -51
+// @lines 0*2 9 5 59 1*2 templates/map.cu.jinja:73 1 5 1

@@ -12,7 +12,7 @@ from ...conditions.parse import read_condition
 from ...lower.op import Scalar, Tensor, Value
 from ...lower.shared import first_arch, lower_tensor, scalar, shared_fields
 from ...program import Line, Name, Reduce, kind_of
-from ...program.tree import Call, Const, Expr, Query, Read, children, reads, walk
+from ...program.tree import Call, Const, Expr, Query, Read, children, mapped, reads, walk
 from ...spec.names import in_kernel
 from ...spec.scope import kinds_of
 from ...text import Name as Identifier
@@ -23,6 +23,7 @@ from .op import Body, Entry, MapOp, PlacedRead, Store, Sum, joined
 from .passes import Pass
 from .program import Parts, copies_of, groups_of, place_of, queries_of, split
 from .spec import MapSpec
+from .uniform import Uniforms
 
 # Threads of a block, packs of 16 bytes that each has in flight, and the number of blocks that sums are split into when
 # there are few of them: a fixed one, so that every sum has the same order on every GPU. 1056 is 8 for each of the 132
@@ -74,7 +75,9 @@ def _lowered(spec: MapSpec, spec_path: str, of_kinds: Mapping[str, Pass]) -> Map
     if lists is not None:
         of_kinds = {kind: replace(of, parts=alone(of.parts)) for kind, of in of_kinds.items()}
     parts = next(iter(of_kinds.values())).parts
-    each = {kind: _Lowering(of.spec, of.parts, parts) for kind, of in of_kinds.items()}
+    taken = {name for of in of_kinds.values() for name in (*of.parts.dims, *of.spec.descriptor)}
+    uniforms = Uniforms(taken)
+    each = {kind: _Lowering(of.spec, of.parts, parts, uniforms) for kind, of in of_kinds.items()}
     lowering = next(iter(each.values()))
     arguments = tuple(lowering.tensors[name] for name in spec.arguments)
     shared = shared_fields(spec, spec_path, arguments, _shapes_of(spec))
@@ -141,8 +144,8 @@ def _optional(name: str, spec: MapSpec) -> bool:
 class _Lowering:
     """Of one kind; sums have the places of those of the `first`."""
 
-    def __init__(self, spec: MapSpec, parts: Parts, first: Parts) -> None:
-        self.spec, self.parts = spec, parts
+    def __init__(self, spec: MapSpec, parts: Parts, first: Parts, uniforms: Uniforms) -> None:
+        self.spec, self.parts, self.uniforms = spec, parts, uniforms
         self.sums = parts.sum_lines
         self.slots = {x.name: in_kernel(of.name) for x, of in zip(self.sums, first.sum_lines, strict=True)}
         self.beside = {} if spec.kinds else dict(_sums_of_spreads(self.sums, spec))
@@ -175,8 +178,8 @@ class _Lowering:
         places = [place for x in sums if (place := place_of(x.expr)) is not None]
         exprs = [*(x.expr for x in (*lines, *sums)), *places]
         used = {n for x in exprs for n in reads(x)} | {*outputs}
-        shared = [x for x in named_lines if self._is_shared(x)]
-        return Body(
+        shared = [x for x in named_lines if self._is_fixed(x) and not self.spec.kinds]  # kinds share no lines
+        body = Body(
             name=Identifier(name),
             known=tuple(self._sum(x) for x in known if x.name in used),
             reads=tuple(t for t in self._plain if t.name in wanted - self._numbers | copied),
@@ -191,12 +194,28 @@ class _Lowering:
             stores=tuple(self._store(n, names_read) for n in outputs),
             sums=tuple(self._sum(x) for x in sums),
         )
+        body, kinds = self.uniforms.hoisted(body, self._uniform, self.kinds)
+        self.kinds |= kinds
+        return body
 
-    def _is_shared(self, line: Line) -> bool:
-        """Whether all cells have the same value, before any reduction; kinds share nothing."""
+    def _is_fixed(self, line: Line) -> bool:
+        """Whether all cells have the same value, before any reduction."""
         behind = self.parts.needed([line.name])
-        fixed = not self.parts.dims[line.name] and behind.isdisjoint(self.parts.late | self.parts.reads.keys())
-        return fixed and not self.spec.kinds
+        return not self.parts.dims[line.name] and behind.isdisjoint(self.parts.late | self.parts.reads.keys())
+
+    def _uniform(self, expr: Expr) -> Expr | None:
+        """`expr` in terms of what has one value for all cells, if it has one itself."""
+        match expr:
+            case Name(id=name) if (line := self.parts.line(name)) is not None:
+                if not self._is_fixed(line):
+                    return None
+                return self._uniform(line.expr) if self.spec.kinds else expr
+            case Name(id=name):
+                return expr if name in self.spec.descriptor or name in self._numbers else None
+            case Query(what="index") | Reduce() | Read() | Call(op="philox"):
+                return None
+        known = {child: of for child in children(expr) if (of := self._uniform(child)) is not None}
+        return mapped(expr, known.__getitem__) if known.keys() == {*children(expr)} else None
 
     @cached_property
     def _plain(self) -> list[Tensor]:

@@ -130,7 +130,7 @@ def joined(bodies: Mapping[Name, Body]) -> Body:
     def union(part: str) -> tuple[Any, ...]:
         return tuple(dict.fromkeys(value for body in bodies.values() for value in getattr(body, part)))
 
-    parts = ("reads", "uniform", "converted", "indices", "sizes", "scalars")
+    parts = ("reads", "uniform", "converted", "indices", "sizes", "scalars", "shared")
     needed: dict[str, Any] = {part: union(part) for part in parts}
     return replace(first, **needed, kinds=tuple(bodies.items()))
 

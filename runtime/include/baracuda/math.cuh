@@ -203,6 +203,17 @@ template <typename A> __device__ A infinity() { return A(__uint_as_float(0x7f800
 
 }  // namespace math
 
+// Of a product of 64-bit numbers that were 32-bit ones, the compiler adds a zero to the upper half.
+__device__ inline u64 wide_product(u32 a, u32 b) {
+#ifdef BARACUDA_HOST
+    return u64(a) * b;
+#else
+    u64 product;
+    asm("mul.wide.u32 %0, %1, %2;" : "=l"(product) : "r"(a), "r"(b));
+    return product;
+#endif
+}
+
 // Philox4x32-10 (Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, 2011) with key `seed` and a counter of
 // `element / 4` in its low and `offset` in its high half. Its four words are kept for the elements that come next.
 struct Philox {
@@ -225,7 +236,7 @@ struct Philox {
         u32 key = u32(seed), other = u32(u64(seed) >> 32);
 #pragma unroll
         for (int i = 0; i < 10; ++i) {
-            const u64 first = u64(0xD2511F53u) * a, second = u64(0xCD9E8D57u) * c;
+            const u64 first = wide_product(0xD2511F53u, a), second = wide_product(0xCD9E8D57u, c);
             a = u32(second >> 32) ^ b ^ key, b = u32(second);
             c = u32(first >> 32) ^ d ^ other, d = u32(first);
             key += 0x9E3779B9u, other += 0xBB67AE85u;

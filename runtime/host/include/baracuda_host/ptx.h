@@ -118,6 +118,7 @@ static inline float flushed(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0
 static inline void ex2_approx_f32(float& to, float x) { to = exp2f(x); }
 static inline void ex2_approx_ftz_f32(float& to, float x) { to = flushed(exp2f(flushed(x))); }
 static inline void rcp_approx_ftz_f32(float& to, float x) { to = flushed(1 / flushed(x)); }
+static inline void mul_wide_u32(u64& to, u32 a, u32 b) { to = u64(a) * b; }
 static inline void setp_eq_b32(bool& to, u32 a, u32 b) { to = a == b; }
 static inline void setp_ne_b32(bool& to, u32 a, u32 b) { to = a != b; }
 static inline void selp_u32(u32& to, u32 a, u32 b, bool which) { to = which ? a : b; }

@@ -1,0 +1,58 @@
+"""What has one value for all cells: a thread computes it once, before its cells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from ...lower.op import Value
+from ...program import kind_of
+from ...program.kinds import Kinds
+from ...program.tree import Call, Expr, Name, mapped, walk
+from ...text import Name as Identifier
+from .op import Body
+
+# The operations of one instruction, which cost no more than to hold their value.
+_CHEAP = frozenset(
+    ("add", "sub", "mul", "neg", "abs", "minimum", "maximum", "where", "isnan", "less", "less_equal", "greater")
+    + ("greater_equal", "equal", "not_equal", "logical_and", "logical_or", "logical_not")
+)
+
+
+class Uniforms:
+    """The names of such parts, which the kinds of a walk share."""
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self._taken, self._names = frozenset(taken), dict[Expr, str]()
+
+    def hoisted(self, body: Body, uniform: Callable[[Expr], Expr | None], kinds: Kinds) -> tuple[Body, dict[str, str]]:
+        """`body` with costly parts that are `uniform` among its shared values, and the kinds of these.
+
+        `uniform` gives a part in terms of what is known before all cells, or None.
+        """
+        found: dict[str, Value] = {}
+
+        def change(expr: Expr) -> Expr:
+            if (part := uniform(expr)) is None or (isinstance(expr, Call) and expr.op == "neg"):
+                return mapped(expr, change)
+            if kind_of(expr, kinds) != "float" or not _is_costly(part):
+                return expr
+            name = self._names.setdefault(part, self._fresh())
+            found[name] = Value(Identifier(name), "float", part)
+            return Name(name)
+
+        values = tuple(replace(value, expr=change(value.expr)) for value in body.values)
+        stores = tuple(replace(store, expr=change(store.expr)) if store.expr else store for store in body.stores)
+        sums = tuple(replace(part, arg=change(part.arg)) for part in body.sums)
+        shared = (*body.shared, *found.values())
+        return replace(body, values=values, stores=stores, sums=sums, shared=shared), dict.fromkeys(found, "float")
+
+    def _fresh(self) -> str:
+        number = len(self._names) + 1
+        while f"uniform_{number}" in self._taken:
+            number += 1
+        return f"uniform_{number}"
+
+
+def _is_costly(expr: Expr) -> bool:
+    return any(isinstance(e, Call) and e.op not in _CHEAP for e in walk(expr))

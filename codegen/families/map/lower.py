@@ -76,7 +76,7 @@ def _lowered(spec: MapSpec, spec_path: str, of_kinds: Mapping[str, Pass]) -> Map
         of_kinds = {kind: replace(of, parts=alone(of.parts)) for kind, of in of_kinds.items()}
     parts = next(iter(of_kinds.values())).parts
     taken = {name for of in of_kinds.values() for name in (*of.parts.dims, *of.spec.descriptor)}
-    uniforms = Uniforms(taken)
+    uniforms = Uniforms(taken, one_program=not spec.kinds)
     each = {kind: _Lowering(of.spec, of.parts, parts, uniforms) for kind, of in of_kinds.items()}
     lowering = next(iter(each.values()))
     arguments = tuple(lowering.tensors[name] for name in spec.arguments)
@@ -178,7 +178,7 @@ class _Lowering:
         places = [place for x in sums if (place := place_of(x.expr)) is not None]
         exprs = [*(x.expr for x in (*lines, *sums)), *places]
         used = {n for x in exprs for n in reads(x)} | {*outputs}
-        shared = [x for x in named_lines if self._is_fixed(x) and not self.spec.kinds]  # kinds share no lines
+        shared = [x for x in named_lines if self._is_fixed(x) and self.uniforms.one_program]
         body = Body(
             name=Identifier(name),
             known=tuple(self._sum(x) for x in known if x.name in used),
@@ -209,7 +209,7 @@ class _Lowering:
             case Name(id=name) if (line := self.parts.line(name)) is not None:
                 if not self._is_fixed(line):
                     return None
-                return self._uniform(line.expr) if self.spec.kinds else expr
+                return expr if self.uniforms.one_program else self._uniform(line.expr)
             case Name(id=name):
                 return expr if name in self.spec.descriptor or name in self._numbers else None
             case Query(what="index") | Reduce() | Read() | Call(op="philox"):

@@ -13,16 +13,16 @@ from ...text import Name as Identifier
 from .op import Body
 
 # The operations of one instruction, which cost no more than to hold their value.
-_CHEAP = frozenset(
-    ("add", "sub", "mul", "neg", "abs", "minimum", "maximum", "where", "isnan", "less", "less_equal", "greater")
-    + ("greater_equal", "equal", "not_equal", "logical_and", "logical_or", "logical_not")
-)
+_CHEAP = frozenset(("add", "sub", "mul", "neg", "abs", "minimum", "maximum", "where", "isnan"))
+_CHEAP |= {"less", "less_equal", "greater", "greater_equal", "equal", "not_equal"}
+_CHEAP |= {"logical_and", "logical_or", "logical_not"}
 
 
 class Uniforms:
-    """The names of such parts, which the kinds of a walk share."""
+    """The names of such parts, which the kinds of a walk share; whole lines are shared in `one_program` only."""
 
-    def __init__(self, taken: Iterable[str]) -> None:
+    def __init__(self, taken: Iterable[str], one_program: bool) -> None:
+        self.one_program = one_program
         self._taken, self._names = frozenset(taken), dict[Expr, str]()
 
     def hoisted(self, body: Body, uniform: Callable[[Expr], Expr | None], kinds: Kinds) -> tuple[Body, dict[str, str]]:
@@ -41,7 +41,9 @@ class Uniforms:
             found[name] = Value(Identifier(name), "float", part)
             return Name(name)
 
-        values = tuple(replace(value, expr=change(value.expr)) for value in body.values)
+        lines = [replace(value, expr=change(value.expr)) for value in body.values]
+        # Nothing names a line that is such a part as a whole.
+        values = tuple(line for line in lines if not (isinstance(line.expr, Name) and line.expr.id in found))
         stores = tuple(replace(store, expr=change(store.expr)) if store.expr else store for store in body.stores)
         sums = tuple(replace(part, arg=change(part.arg)) for part in body.sums)
         shared = (*body.shared, *found.values())

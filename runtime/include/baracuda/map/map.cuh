@@ -14,15 +14,6 @@ struct Cut {
     long long units, slice_bits, splits, per_split, reduce_bits;
 };
 
-// Every second pass begins with the last block: there the arrays are that the pass before has left in L2.
-#if defined(BARACUDA_PASS) && BARACUDA_PASS % 2 == 0
-__device__ inline unsigned block_x() { return gridDim.x - 1 - blockIdx.x; }
-__device__ inline unsigned block_y() { return gridDim.y - 1 - blockIdx.y; }
-#else
-__device__ inline unsigned block_x() { return blockIdx.x; }
-__device__ inline unsigned block_y() { return blockIdx.y; }
-#endif
-
 // Maps threads to owners and slices: neighbouring lanes are slices of one owner (ROWS), or neighbouring owners.
 template <int THREADS_, bool ROWS> struct Share {
     static constexpr int THREADS = THREADS_;
@@ -41,7 +32,7 @@ template <int THREADS_, bool ROWS> struct Share {
 };
 
 template <class I> __device__ I end_of_split(const Cut& cut) {
-    const long long beyond = (block_y() + 1) * cut.per_split;
+    const long long beyond = (blockIdx.y + 1) * cut.per_split;
     return I(beyond < cut.units ? beyond : cut.units);
 }
 
@@ -52,7 +43,7 @@ template <class I, Layout LAYOUT, int OUTPUTS> struct OutputCells {
     template <class Share> __device__ OutputCells(const Share& share, long long count) {
         constexpr bool PACKED = OUTPUTS == 1 || LAYOUT == Layout::PACKED;
         cell_stride = PACKED ? 1 : share.owners;
-        first = I(block_x()) * share.owners * OUTPUTS + share.owner * (PACKED ? OUTPUTS : 1);
+        first = I(blockIdx.x) * share.owners * OUTPUTS + share.owner * (PACKED ? OUTPUTS : 1);
         live = 0;
 #pragma unroll
         for (int i = 0; i < OUTPUTS; ++i) live += first + i * cell_stride < I(count);
@@ -65,7 +56,7 @@ template <class I> struct Units {
     int step;
     template <class Share> __device__ Units(const Cut& cut, const Share& share) : step(1 << share.interleave_bits) {
         const I length = I(cut.per_split) >> (int(cut.slice_bits) - share.interleave_bits);
-        const I from = I(block_y() * cut.per_split) + (share.slice >> share.interleave_bits) * length;
+        const I from = I(blockIdx.y * cut.per_split) + (share.slice >> share.interleave_bits) * length;
         begin = from + (share.slice & (step - 1));
         end = from + length < I(cut.units) ? from + length : I(cut.units);
     }

@@ -116,7 +116,7 @@ __device__ void store_packs(const Args& args, const RunOf<Args, N> (&run)[PACKS]
     constexpr bool COPIES = WALK == Walk::COPIES;
     const index_t end = COPIES ? end_of_split<index_t>(args.cut) : 1;
 #pragma unroll 1
-    for (index_t copy[1] = {COPIES ? index_t(block_y() * args.cut.per_split) : 0}; copy[0] < end; ++copy[0]) {
+    for (index_t copy[1] = {COPIES ? index_t(blockIdx.y * args.cut.per_split) : 0}; copy[0] < end; ++copy[0]) {
         index_t to[1][Args::OPERANDS] = {};
         if (COPIES) locate<0>(to, copy, args.inner, args.inner_stride);
         packs.writes(args, [&](const auto& pack, auto* data, int operand) {
@@ -132,7 +132,7 @@ template <class Program, class Args> __device__ void store_cells(const Args& arg
     constexpr int N = PACKS_OF_CELLS ? 16 / sizeof(Element) : 1, PACKS = PACKS_OF_CELLS ? 1 : Schedule::PACKS;
     constexpr int CELLS = Schedule::THREADS * PACKS * N;
     using R = RunOf<Args, N>;
-    const index_t from = index_t(block_x()) * CELLS;
+    const index_t from = index_t(blockIdx.x) * CELLS;
     const Finder<index_t, CELLS, N, Args::OPERANDS, R::ROWS> finder(from, args.outer, args.outer_stride);
     R run[PACKS];
     int live[PACKS];
@@ -219,7 +219,7 @@ template <class Program, class Args> __device__ void reduce_terms(const Args& ar
     Parts::each([&](auto& value, auto& part) { value.reduce_slices(part, share, scratch); }, values, parts);
     if (share.slice != 0 || !cells.live) return;
     if (args.cut.splits > 1) {
-        const long long first = block_y() * args.outer.count + cells.first;
+        const long long first = blockIdx.y * args.outer.count + cells.first;
         const auto write = [&](auto& value, auto& to) { value.write(to + first, cells.cell_stride, cells.live); };
         return Parts::each(write, values, args.parts);
     }
@@ -234,7 +234,7 @@ template <class Program, class Args> __device__ void reduce_singles(const Args& 
     using R = RunOf<Args, 1>;
     using Parts = typename Program::template Reduced<Owned<1>::template Parts>;
     constexpr int THREADS = Schedule::THREADS, TERMS = Schedule::PACKS * 8 / sizeof(Element);
-    const index_t cell = index_t(block_x()) * THREADS + threadIdx.x, count = index_t(args.cut.units);
+    const index_t cell = index_t(blockIdx.x) * THREADS + threadIdx.x, count = index_t(args.cut.units);
     const int live[1] = {live_of<1>(cell, args.outer.count)};
     R origin[1];
     origin[0].find(cell, index_t(1), live[0], args.outer, args.outer_stride);
@@ -262,7 +262,7 @@ template <class Program, class Args> __device__ void reduce_singles(const Args& 
 // Reduces the splits of each output cell with `slices` threads.
 template <class Program, class Args> __device__ void reduce_splits(const Args& args) {
     const Share<Schedule::THREADS, false> share(args.cut.reduce_bits);
-    const index_t first = index_t(block_x()) * share.owners + share.owner;
+    const index_t first = index_t(blockIdx.x) * share.owners + share.owner;
     const int live[1] = {live_of<1>(first, args.outer.count)};
     using Parts = typename Program::template Reduced<Owned<1>::template Parts>;
     Parts parts;

@@ -43,6 +43,16 @@ def ties(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
     return drawn
 
 
+def lowest(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    """Nothing but the infinity with which a maximum begins."""
+    return np.full(shape, -np.inf)
+
+
+def highest(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    """Nothing but the infinity with which a minimum begins."""
+    return np.full(shape, np.inf)
+
+
 def extremes(rng: np.random.Generator, shape: tuple[int, ...], of: np.iinfo[Any]) -> np.ndarray[Any, Any]:
     """The first and the last whole numbers of a type, and those about 0; of the first half of elements the first."""
     drawn = rng.choice(np.array([of.min, of.max, of.max // 2, 0, 1, of.min // 2], of.dtype), shape)
@@ -51,4 +61,4 @@ def extremes(rng: np.random.Generator, shape: tuple[int, ...], of: np.iinfo[Any]
 
 
 STYLES = {"normal": normal, "below": below, "spread": spread, "constant": constant, "cancelling": cancelling}
-STYLES |= {"ties": ties}
+STYLES |= {"ties": ties, "lowest": lowest, "highest": highest}

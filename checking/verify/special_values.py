@@ -46,6 +46,8 @@ def check_ties(problem: Problem, memory: Memory) -> None:
     """Programs that find an extreme's place find the first of equal numbers, zeros and NaNs, whatever their sign."""
     if isinstance(problem, ProgramProblem) and re.search(r"\barg(max|min)\(", problem.spec.program):
         check_problem(problem, memory, style="ties", variant="equal zeros and NaNs")
+        check_problem(problem, memory, style="lowest", variant="nothing but the lowest")
+        check_problem(problem, memory, style="highest", variant="nothing but the highest")
 
 
 def _check_special_elements(problem: Problem, memory: Memory) -> None:

@@ -118,42 +118,15 @@ template <typename A, typename I> struct Extreme {
         return (alike && other.at < at) || (!here && (there || beyond));
     }
 };
-// The largest float and its place in one word, so that a maximum of words finds both: the number in an order of ints,
-// NaN above all and -0 as 0, then the complement of the place. 0 is none.
-template <typename I> struct Largest {
-    u64 word;
-    Largest() = default;
-    __device__ explicit Largest(u64 word) : word(word) {}
-    __device__ Largest(float value, I at) {
-        const unsigned bits = __float_as_uint(value + 0.0f);
-        const unsigned order = value != value ? ~0u : bits ^ (bits >> 31 ? ~0u : 0x80000000u);
-        word = u64(order) << 32 | (~0u - unsigned(at));
-    }
-    __device__ operator i64() const { return word == 0 ? -1 : i64(~0u - unsigned(word)); }
-};
-// The smallest is the largest of the negatives.
-template <typename I> struct Smallest : Largest<I> {
-    using Largest<I>::Largest;
-    Smallest() = default;
-    __device__ Smallest(float value, I at) : Largest<I>(-value, at) {}
-};
-template <class V> struct ArgWord : Monoid<ArgWord<V>, V> {
-    __device__ static V none() { return V(u64(0)); }
-    __device__ static V combine(V a, V b) { return a.word < b.word ? b : a; }
-};
-template <typename A, typename I> struct ArgMax : Monoid<ArgMax<A, I>, Extreme<A, I>> {
+template <typename A, typename I, bool LARGEST_> struct Arg : Monoid<Arg<A, I, LARGEST_>, Extreme<A, I>> {
+    static constexpr bool LARGEST = LARGEST_;
     using P = Extreme<A, I>;
-    __device__ static P none() { return {Limits<A>::least(), ~I(0)}; }
-    __device__ static P combine(P a, P b) { return a.template yields_to<true>(b) ? b : a; }
+    __device__ static P none() { return {LARGEST ? Limits<A>::least() : Limits<A>::most(), ~I(0)}; }
+    __device__ static P combine(P a, P b) { return a.template yields_to<LARGEST>(b) ? b : a; }
+    __device__ static A extreme(A a, A b) { return LARGEST ? math::maximum(a, b) : math::minimum(a, b); }
 };
-template <typename A, typename I> struct ArgMin : Monoid<ArgMin<A, I>, Extreme<A, I>> {
-    using P = Extreme<A, I>;
-    __device__ static P none() { return {Limits<A>::most(), ~I(0)}; }
-    __device__ static P combine(P a, P b) { return a.template yields_to<false>(b) ? b : a; }
-};
-
-template <> struct ArgMax<float, unsigned> : ArgWord<Largest<unsigned>> {};
-template <> struct ArgMin<float, unsigned> : ArgWord<Smallest<unsigned>> {};
+template <typename A, typename I> using ArgMax = Arg<A, I, true>;
+template <typename A, typename I> using ArgMin = Arg<A, I, false>;
 
 // What a walk has of each reduction M.
 template <class M> using ValueOf = typename M::Value;
@@ -251,6 +224,45 @@ template <typename A, int STEPS, int N> struct StepTerms<Spread<A>, STEPS, N> {
         }
     }
 };
+// The extreme of several values first, and where it is only if there is none before it.
+template <typename A, typename I, bool LARGEST, int STEPS, int N> struct StepTerms<Arg<A, I, LARGEST>, STEPS, N> {
+    using M = Arg<A, I, LARGEST>;
+    using P = typename M::P;
+    P of[STEPS][N];
+
+    __device__ void set(int step, int lane, const P& term, bool exists) { of[step][lane] = exists ? term : M::none(); }
+    template <int GROUP> __device__ void pair_up(int) {}
+    // Of rows, the lanes of each step are terms of the only output; of columns, each lane's steps are those of its own.
+    template <int OUTPUTS> __device__ void join(P (&best)[OUTPUTS]) const {
+        if constexpr (OUTPUTS == 1) {
+#pragma unroll
+            for (int s = 0; s < STEPS; ++s) join<N>(best[0], [&](int t) -> const P& { return of[s][t]; });
+        } else {
+#pragma unroll
+            for (int i = 0; i < N; ++i) join<STEPS>(best[i], [&](int t) -> const P& { return of[t][i]; });
+        }
+    }
+
+private:
+    template <int COUNT, class F> __device__ static void join(P& best, const F& term) {
+        const A most = extreme<0, COUNT>(term);
+        if (LARGEST ? most < best.value : most > best.value) return;
+        P found = {most, ~I(0)};
+#pragma unroll
+        for (int t = 0; t < COUNT; ++t) {  // if the extreme is a number, none is NaN
+            const I at = term(t).value == most || term(t).value != term(t).value ? term(t).at : ~I(0);
+            found.at = at < found.at ? at : found.at;
+        }
+        best = M::combine(best, found);
+    }
+    template <int FROM, int COUNT, class F> __device__ static A extreme(const F& term) {
+        if constexpr (COUNT == 1) {
+            return term(FROM).value;
+        } else {
+            return M::extreme(extreme<FROM, COUNT / 2>(term), extreme<FROM + COUNT / 2, COUNT / 2>(term));
+        }
+    }
+};
 template <int STEPS, int N> struct Step {
     template <class M> using Terms = StepTerms<M, STEPS, N>;
 };
@@ -294,6 +306,20 @@ template <typename A, int OUTPUTS> struct ThreadParts<Spread<A>, OUTPUTS> {
         count += counted;
     }
     __device__ Moments<A> total(int output) const { return {count, mean[output].total(), spread[output].total()}; }
+};
+
+template <typename A, typename I, bool LARGEST, int OUTPUTS> struct ThreadParts<Arg<A, I, LARGEST>, OUTPUTS> {
+    using M = Arg<A, I, LARGEST>;
+    using P = typename M::P;
+    P of[OUTPUTS];
+
+    __device__ ThreadParts() {
+#pragma unroll
+        for (int i = 0; i < OUTPUTS; ++i) of[i] = M::none();
+    }
+    template <class Terms> __device__ void add(const Terms& terms) { terms.join(of); }
+    __device__ void add_value(const P& value) { of[0] = M::combine(of[0], value); }
+    __device__ P total(int output) const { return of[output]; }
 };
 
 template <int OUTPUTS> struct Owned {

@@ -6,6 +6,7 @@ import platform
 import subprocess
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from importlib import metadata
 from typing import Any, Protocol
 
@@ -98,6 +99,9 @@ class TorchMachine:
         dtype, drawn = self._dtype(tensor.kind), tensor.drawn
         if dtype == self.torch.bool:
             return self.torch.randint(2, tensor.shape, dtype=dtype, device=self.place)
+        if dtype.is_complex:
+            real = replace(tensor, kind=tensor.kind.row.acc)
+            return self.torch.complex(self.random(real), self.random(real))
         if not dtype.is_floating_point:
             if drawn is None:
                 raise AssertionError(f"no benchmark draws {tensor.kind} for {tensor.name!r} without tests.ranges")
@@ -114,7 +118,7 @@ class TorchMachine:
         dtype = self._dtype(tensor.kind)
         if dtype == self.torch.bool:
             return self.torch.full(tensor.shape, 0xA5, dtype=self.torch.uint8, device=self.place).view(dtype)
-        poison = float("nan") if dtype.is_floating_point else self.torch.iinfo(dtype).max
+        poison = float("nan") if dtype.is_floating_point or dtype.is_complex else self.torch.iinfo(dtype).max
         return self.torch.full(tensor.shape, poison, dtype=dtype, device=self.place)
 
     def scratch(self, nbytes: int) -> Any:
@@ -127,6 +131,8 @@ class TorchMachine:
     def error(self, got: Any, reference: Any) -> float:
         """In float64 where either is; otherwise norms of float32 differences are exact enough."""
         torch = self.torch
+        if reference.is_complex():
+            got, reference = (torch.view_as_real(of.detach().resolve_conj()) for of in (got, reference))
         wide = torch.float64 if torch.float64 in (got.dtype, reference.dtype) else torch.float32
         expected = reference.detach().to(wide)
         norm = float(torch.linalg.vector_norm(expected, dtype=torch.float64))
@@ -155,7 +161,8 @@ class TorchMachine:
 
 _TORCH = {
     "f32": "float32", "f16": "float16", "bf16": "bfloat16", "f64": "float64", "i8": "int8", "i16": "int16",
-    "i32": "int32", "i64": "int64", "u8": "uint8", "bool": "bool", "f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2",
+    "i32": "int32", "i64": "int64", "u8": "uint8", "bool": "bool", "c64": "complex64", "c128": "complex128",
+    "f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2",
 }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
+from repository import SPECS
 
 from baracuda.cli.main import main
 from baracuda.cli.make.new import new
@@ -133,6 +134,6 @@ def test_a_site_that_failed_can_be_made_again(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(site_command, "require_tools", lambda: None)
     monkeypatch.setattr(site_command, "pages", lambda _: SimpleNamespace(write=stopped))
-    arguments = ["site", "--out", str(tmp_path / "site"), "--markdown", str(tmp_path / "md")]
+    folders = ["--specs", str(SPECS / "softmax"), "--out", str(tmp_path / "site"), "--markdown", str(tmp_path / "md")]
     for _ in range(2):
-        assert "no space left" in CliRunner().invoke(main, arguments).stderr
+        assert "no space left" in CliRunner().invoke(main, ["site", *folders]).stderr

@@ -68,20 +68,14 @@ class _Installed:
 
     def __init__(self, device: str) -> None:
         self.holders: list[bool] = []  # whether each is strict
-        self.warned: set[str] = set()
-        self._undo = ExitStack()
-        # Code of Inductor has kernels of its own; nn.TransformerEncoder has a path around the ops above.
-        self._undo.enter_context(torch.compiler.set_stance("force_eager"))
-        self._undo.callback(torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled())
-        torch.backends.mha.set_fastpath_enabled(False)
+        self.warned: set[tuple[str, str]] = set()
         self._library = torch.library.Library("aten", "IMPL")
-        self._undo.callback(self._library._destroy)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Warning only once for all operators|Overriding a prev")
             self._register(_KEYS[device])
 
     def remove(self) -> None:
-        self._undo.close()
+        self._library._destroy()
 
     @property
     def strict(self) -> bool:
@@ -129,6 +123,7 @@ class _Installed:
 
 
 _installed: dict[str, _Installed] = {}
+_ways_around = ExitStack()  # restores what torch otherwise takes beside its ops
 _for_good: dict[str, bool] = {}
 
 
@@ -148,6 +143,8 @@ def _hold(device: str, strict: bool) -> None:
     with _LOCK:
         if device not in _installed:
             _check(device)
+            if not _installed:
+                _close_ways_around()
             _installed[device] = _Installed(device)
         _installed[device].holders.append(strict)
 
@@ -159,6 +156,16 @@ def _release(device: str, strict: bool) -> None:
         if not held.holders:
             del _installed[device]
             held.remove()
+            if not _installed:
+                _ways_around.close()
+
+
+def _close_ways_around() -> None:
+    """Code of Inductor has kernels of its own; encoders of nn have one for all that they do."""
+    _ways_around.enter_context(torch.compiler.set_stance("force_eager"))
+    fast = torch.backends.mha
+    _ways_around.callback(fast.set_fastpath_enabled, fast.get_fastpath_enabled())
+    fast.set_fastpath_enabled(False)
 
 
 def _check(device: str) -> None:

@@ -82,19 +82,15 @@ class _Installed:
         return any(self.holders)
 
     def _register(self, key: str) -> None:
-        for name, compute in KERNELS.items():
-            self._replace(name, compute, key)
-        for name in REFUSED:
-            self._replace(name, _refused, key)
-        for name, compute in COMPOSED.items():
-            self._replace(name, compute, key)
-            self._replace(name, compute, f"Autograd{key}")
+        wanted = [(name, compute, key) for name, compute in (KERNELS | dict.fromkeys(REFUSED, _refused)).items()]
+        wanted += [(name, compute, k) for name, compute in COMPOSED.items() for k in (key, f"Autograd{key}")]
+        # All of them first: a kernel of a device takes the place of what torch composes where autograd records.
+        originals = [_original(name, of) for name, _, of in wanted]
+        for (name, compute, of), original in zip(wanted, originals, strict=True):
+            if original is not None:
+                self._replace(name, compute, of, original)
 
-    def _replace(self, name: str, compute: Callable[..., Any], key: str) -> None:
-        try:
-            original = torch.library.get_kernel(f"aten::{name}", key)
-        except RuntimeError:  # this torch has no such op, or none on this device
-            return
+    def _replace(self, name: str, compute: Callable[..., Any], key: str, original: Any) -> None:
         keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
 
         def call(*arguments: Any, **keywords: Any) -> Any:
@@ -125,6 +121,14 @@ class _Installed:
 _installed: dict[str, _Installed] = {}
 _ways_around = ExitStack()  # restores what torch otherwise takes beside its ops
 _for_good: dict[str, bool] = {}
+
+
+def _original(name: str, key: str) -> Any:
+    """Torch's kernel; None if this torch has no such op, or not on this device."""
+    try:
+        return torch.library.get_kernel(f"aten::{name}", key)
+    except RuntimeError:
+        return None
 
 
 def _refused(*arguments: Any, **_keywords: Any) -> Any:

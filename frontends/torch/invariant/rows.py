@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from baracuda.runtime import Unsupported
+
 from .kernels import (
     LAYER_NORM,
     LOG_SOFTMAX,
@@ -135,7 +137,8 @@ def vector_norm(x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, *,
     if not dim or ord in (0, math.inf, -math.inf):
         raise Exact
     floats(x)
-    fits(ord in (1, 2), f"the norm is of order {ord}; needs 0, 1, 2 or infinity")
+    if ord not in (1, 2):
+        raise Unsupported(f"the norm is of order {ord}; needs 0, 1, 2 or infinity")
     wide = _widened(x if dtype is None else x.to(dtype))
     sums = total(wide.abs() if ord == 1 else wide * wide, dim, keepdim)
     return (sums if ord == 1 else sums.sqrt()).to(dtype or x.dtype)

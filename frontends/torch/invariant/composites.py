@@ -38,7 +38,7 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Any:
     if _recorded(x, weight, bias):
         y = torch.mm(rows, weight.t()) if bias is None else torch.addmm(bias, rows, weight.t())
     elif bias is None:
-        y = PRODUCTS.compute(rows[None], weight.t()[None])
+        y = PRODUCTS.compute(rows.unsqueeze(0), weight.t().unsqueeze(0))
     else:
         y = LINEAR.compute(rows, weight, bias, kind="identity")
     return y.view(*x.shape[:-1], weight.shape[0])
@@ -87,5 +87,5 @@ def _even(tensor: Any) -> Any:
 
 def _recorded(*tensors: Any) -> bool:
     """Whether autograd records a call of these."""
-    needed = torch.is_grad_enabled() and torch._C._any_requires_grad(*tensors)
+    needed: bool = torch.is_grad_enabled() and torch._C._any_requires_grad(*tensors)
     return needed or forward_ad._current_level >= 0

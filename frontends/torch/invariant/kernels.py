@@ -17,7 +17,7 @@ _INVARIANT = rt.PlanPreference(rungs=frozenset({"deterministic", "batch_invarian
 
 
 class Exact(Exception):
-    """Raised for calls that torch's own kernel computes with the same bits in every batch: of integers, or of nothing."""
+    """Raised for calls that torch's own kernel gives the same bits in every batch: of integers, or of nothing."""
 
 
 class Kernel(Op):

@@ -16,7 +16,7 @@ def mm(a: Any, b: Any) -> Any:
     """Two matrices."""
     floats(a, b)
     fits(a.dim() == 2 == b.dim(), "mm takes matrices")
-    return PRODUCTS.compute(a[None], b[None])[0]
+    return PRODUCTS.compute(a.unsqueeze(0), b.unsqueeze(0)).squeeze(0)
 
 
 def bmm(a: Any, b: Any) -> Any:
@@ -32,7 +32,7 @@ def addmm(c: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     fits(a.dim() == 2 == b.dim(), "addmm takes matrices")
     if beta == 1 == alpha and c.dim() == 1 and c.shape[0] == b.shape[1]:
         return LINEAR.compute(a, b.t(), c, kind="identity")
-    return _scaled(c, a[None], b[None], (a.shape[0], b.shape[1]), beta, alpha)[0]
+    return _scaled(c, a.unsqueeze(0), b.unsqueeze(0), (a.shape[0], b.shape[1]), beta, alpha).squeeze(0)
 
 
 def baddbmm(c: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:

@@ -124,7 +124,7 @@ def _reduced(which: int, x: Any, dim: Sequence[int] | None, keepdim: bool, dtype
     floats(x)
     rank = x.dim()
     axes = [axis + rank if axis < 0 else axis for axis in dim]
-    fits(len({*axes}) == len(axes) and 0 <= min(axes) and max(axes) < rank, "dim names an axis twice, or one too many")
+    fits(len({*axes}) == len(axes) and min(axes) >= 0 and max(axes) < rank, "dim names an axis twice, or one too many")
     kept = [axis for axis in range(rank) if axis not in axes]
     rows = x if not kept or kept[-1] == len(kept) - 1 else x.permute(*kept, *sorted(axes))
     results = ROWS.compute(rows, axes_mask=suffix_mask(rank, len(axes)), total_dtype=dtype, average_dtype=dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -37,7 +38,8 @@ class Block(nn.Module):
 
     def forward(self, x: Any, past: list[Any]) -> Any:
         normal = self.first(x)
-        q, k, v = (part(normal).unflatten(-1, (-1, WIDTH // HEADS)).transpose(1, 2) for part in (self.q, self.k, self.v))
+        split = (part(normal).unflatten(-1, (-1, WIDTH // HEADS)) for part in (self.q, self.k, self.v))
+        q, k, v = (heads.transpose(1, 2) for heads in split)
         if past:
             k, v = torch.cat((past[0], k), 2), torch.cat((past[1], v), 2)
         mask = None
@@ -84,11 +86,10 @@ class Encoder(nn.Module):
 
 def example_decoder() -> Any:
     """That of the repository's example, made of torch's norm and attention; its convolution is ours."""
-    sys.path.insert(0, str(ROOT / "examples" / "transformer"))
-    try:
-        import model
-    finally:
-        sys.path.pop(0)
+    spec = importlib.util.spec_from_file_location("example_model", ROOT / "examples" / "transformer" / "model.py")
+    assert spec and spec.loader
+    model = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(model)
     size = model.Size(layers=1, width=WIDTH, heads=HEADS, kv_heads=SHARED, context=LENGTH)
     return model.Decoder(size, model.Ops(nn.RMSNorm, bt.CausalConv1d, F.scaled_dot_product_attention))
 

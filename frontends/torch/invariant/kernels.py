@@ -43,6 +43,7 @@ SOFTMAX = _kernel(generated.SoftmaxPlan)
 SOFTMAX_BACKWARD = _kernel(generated.SoftmaxBackwardPlan)
 LOG_SOFTMAX = _kernel(generated.LogSoftmaxPlan)
 LOG_SOFTMAX_BACKWARD = _kernel(generated.LogSoftmaxBackwardPlan)
+RMS_NORM = _kernel(generated.RMSNormPlan)
 LAYER_NORM = _kernel(generated.LayerNormPlan)
 
 

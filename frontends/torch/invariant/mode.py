@@ -124,9 +124,11 @@ _for_good: dict[str, bool] = {}
 
 
 def _original(name: str, key: str) -> Any:
-    """Torch's kernel; None if this torch has no such op, or not on this device."""
+    """Torch's kernel; None if this torch has no such op, or not on this device, or composes it of others there."""
+    has, of = torch._C._dispatch_has_kernel_for_dispatch_key, f"aten::{name}"
     try:
-        return torch.library.get_kernel(f"aten::{name}", key)
+        composed = has(of, "CompositeImplicitAutograd") and not has(of, key)
+        return None if composed and name not in COMPOSED else torch.library.get_kernel(of, key)
     except RuntimeError:
         return None
 

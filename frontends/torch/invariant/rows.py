@@ -14,6 +14,7 @@ from .kernels import (
     LAYER_NORM,
     LOG_SOFTMAX,
     LOG_SOFTMAX_BACKWARD,
+    RMS_NORM,
     ROWS,
     SOFTMAX,
     SOFTMAX_BACKWARD,
@@ -77,10 +78,36 @@ def layer_norm_backward(
     sums = {f"d{name}_dtype": None if gamma is None else gamma.dtype for name in ("gamma", "beta")}
     bits = suffix_mask(x.dim(), len(shape))
     found = torch.ops.baracuda.layer_norm_backward.default(dy, x, gamma, mu, rstd, norm_axes_mask=bits, **sums)
-    given = (x, weight, bias)
+    return _wanted(found, (x, weight, bias), mask)
+
+
+def rms_norm(x: Any, shape: Sequence[int], weight: Any = None, eps: float | None = None) -> tuple[Any, Any]:
+    """aten::_fused_rms_norm: the result, and the reciprocal root of the mean square of each row."""
+    floats(x)
+    axes = len(shape)
+    fits(0 < axes <= x.dim() and list(x.shape[x.dim() - axes :]) == list(shape), "x ends in other axes")
+    least = torch.finfo(torch.float32 if x.dtype in _HALVES else x.dtype).eps if eps is None else eps
+    y, rms = RMS_NORM.compute(x, fitted(weight, x), norm_axes_mask=suffix_mask(x.dim(), axes), eps=least)
+    return y, rms.reciprocal()
+
+
+def rms_norm_backward(
+    dy: Any, x: Any, shape: Sequence[int], rrms: Any, weight: Any, mask: Sequence[bool]
+) -> tuple[Any, ...]:
+    """aten::_fused_rms_norm_backward."""
+    floats(x)
+    gamma, bits = fitted(weight, x), suffix_mask(x.dim(), len(shape))
+    dtype = None if gamma is None else gamma.dtype
+    call = torch.ops.baracuda.rms_norm_backward.default
+    found = call(dy, x, gamma, rrms.reciprocal(), norm_axes_mask=bits, dgamma_dtype=dtype)
+    return _wanted(found, (x, weight), mask)
+
+
+def _wanted(found: Sequence[Any], like: Sequence[Any], mask: Sequence[bool]) -> tuple[Any, ...]:
+    """Gradients, shaped as what they belong to; None for those that are not wanted."""
     return tuple(
-        g.view(like.shape).to(like.dtype) if wanted and like is not None else None
-        for g, like, wanted in zip(found, given, mask, strict=True)
+        g.view(of.shape).to(of.dtype) if wanted and of is not None else None
+        for g, of, wanted in zip(found, like, mask, strict=True)
     )
 
 

@@ -77,6 +77,23 @@ def test_values_and_gradients_are_torchs(name: str) -> None:
     assert name == "attention" or ours.stride() == theirs.stride()
 
 
+@pytest.mark.parametrize("gained", [False, True])
+def test_the_fused_norm_of_gpus_is_the_norm(gained: bool) -> None:
+    """torch has the op on GPUs alone."""
+    from baracuda.frontends.torch.invariant import rows
+
+    x, dy = torch.randn(3, 4, 5, dtype=torch.float64, requires_grad=True), torch.randn(3, 4, 5, dtype=torch.float64)
+    weight = torch.randn(5, dtype=torch.float64, requires_grad=True) if gained else None
+    theirs = F.rms_norm(x, (5,), weight)
+    inputs = [t for t in (x, weight) if t is not None]
+    expected = torch.autograd.grad(theirs, inputs, dy)
+    with torch.no_grad():
+        y, rrms = rows.rms_norm(x, [5], weight)
+        found = [g for g in rows.rms_norm_backward(dy, x, [5], rrms, weight, [True, True]) if g is not None]
+    assert rrms.shape == (3, 4, 1)
+    torch.testing.assert_close((y, *found), (theirs, *expected), rtol=1e-9, atol=1e-9)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
 def test_types_are_torchs(dtype: Any) -> None:
     x, wide = torch.randn(3, 4).to(dtype), torch.randn(4)

@@ -86,6 +86,6 @@ def _even(tensor: Any) -> Any:
 
 
 def _recorded(*tensors: Any) -> bool:
-    """Whether autograd records a call of these."""
+    """Whether autograd records a call of these, or a mode sees torch's ops."""
     needed: bool = torch.is_grad_enabled() and torch._C._any_requires_grad(*tensors)
-    return needed or forward_ad._current_level >= 0
+    return needed or forward_ad._current_level >= 0 or torch._C._len_torch_dispatch_stack() > 0

@@ -279,6 +279,16 @@ def test_autocast_casts_as_it_does() -> None:
         assert torch.equal(found, F.linear(x.bfloat16(), layer.weight.bfloat16(), layer.bias.bfloat16()))
 
 
+def test_modes_see_what_runs() -> None:
+    """A trace holds no numbers of the tensors that it was made with."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    w, x = torch.randn(5, 4), torch.randn(3, 4)
+    with torch.no_grad(), on():
+        traced = make_fx(lambda x: F.rms_norm(F.linear(x, w, w[:, 0]), (5,)))(torch.randn(3, 4))
+        assert torch.equal(traced(x), F.rms_norm(F.linear(x, w, w[:, 0]), (5,)))
+
+
 def test_transforms_of_torch_func_compose() -> None:
     w, x = torch.randn(5, 4, dtype=torch.float64), torch.randn(3, 4, dtype=torch.float64)
     one = lambda row: F.rms_norm(F.linear(row, w), (5,)).sum()  # noqa: E731

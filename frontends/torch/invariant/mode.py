@@ -72,7 +72,11 @@ class _Installed:
         self._library = torch.library.Library("aten", "IMPL")
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Warning only once for all operators|Overriding a prev")
-            self._register(_KEYS[device])
+            try:
+                self._register(_KEYS[device])
+            except BaseException:
+                self.remove()
+                raise
 
     def remove(self) -> None:
         self._library._destroy()
@@ -98,9 +102,10 @@ class _Installed:
                 return compute(*arguments, **keywords)
             except Exact:
                 pass
-            except rt.InvalidProblem:  # torch says in its own words what is wrong
-                original.call_boxed(keys, *arguments, **keywords)
-                raise
+            except rt.InvalidProblem as error:
+                result = original.call_boxed(keys, *arguments, **keywords)  # torch says in its own words what is wrong
+                self._refuse(name, str(error), arguments, keywords)
+                return result
             except rt.Unsupported as error:
                 self._refuse(name, str(error), arguments, keywords)
             return original.call_boxed(keys, *arguments, **keywords)
@@ -149,9 +154,10 @@ def _hold(device: str, strict: bool) -> None:
     with _LOCK:
         if device not in _installed:
             _check(device)
+            installed = _Installed(device)
             if not _installed:
                 _close_ways_around()
-            _installed[device] = _Installed(device)
+            _installed[device] = installed
         _installed[device].holders.append(strict)
 
 

@@ -154,6 +154,7 @@ REFUSED: dict[str, tuple[Made, str]] = {
     "scan": (lambda x: x.cumsum(1), "aten::cumsum of .* has no batch-invariant kernel: there is none of this op"),
     "complex": (lambda x: torch.bmm(x.cfloat(), x.cfloat()), r"aten::bmm of torch\.complex64\[4, 4, 4\]"),
     "order": (lambda x: torch.linalg.vector_norm(x, 3, 1), "the norm is of order 3; needs 0, 1, 2 or infinity"),
+    "factor": (lambda x: torch.baddbmm(x, x, x, alpha=torch.inf), r"aten::baddbmm of .* needs isfinite\(alpha\)"),
     "rank": (lambda x: x.reshape(1, 1, 1, 1, 1, 1, 4, 4, 4).sum(-1), r"aten::sum\.dim_IntList of .* <= 8"),
 }
 
@@ -233,6 +234,36 @@ def test_for_good_and_back() -> None:
         bt.use_batch_invariant_ops(False, device="cpu")
     bt.use_batch_invariant_ops(False, device="cpu")
     assert not bt.are_batch_invariant_ops_enabled("cpu") and fast() == before
+
+
+def test_half_a_change_is_undone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where torch refuses to replace a kernel of another library."""
+    x, before = torch.randn(4, 4), torch.backends.mha.get_fastpath_enabled()
+    register = torch.library.Library.impl
+
+    def refusing(self: Any, name: str, *others: Any, **keywords: Any) -> None:
+        if name == "native_group_norm":
+            raise RuntimeError("already a kernel")
+        register(self, name, *others, **keywords)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.library.Library, "impl", refusing)
+        with pytest.raises(RuntimeError, match="already a kernel"):
+            bt.use_batch_invariant_ops(True, device="cpu")
+    assert not bt.are_batch_invariant_ops_enabled("cpu") and torch.backends.mha.get_fastpath_enabled() == before
+    x.cumsum(0)
+    with on(), pytest.raises(Unsupported):
+        x.cumsum(0)
+
+
+def test_every_name_is_one_of_atens() -> None:
+    """Of torch 2.9 or a later one."""
+    from baracuda.frontends.torch.invariant import table
+
+    known = {name.removeprefix("aten::") for name in torch._C._dispatch_get_all_op_names()}
+    later = {"_scaled_grouped_mm_v2", "_scaled_mm_v2", "_scaled_mm_v2.out"}
+    assert {*table.KERNELS, *table.COMPOSED, *table.REFUSED} - later <= known
+    assert not {*table.KERNELS, *table.COMPOSED} & {*table.REFUSED}
 
 
 def test_it_decorates() -> None:

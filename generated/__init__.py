@@ -52,6 +52,7 @@ _CLASSES = {
     "loss.cross_entropy_backward": "CrossEntropyBackwardDescriptor CrossEntropyBackwardPlan",
     "loss.reduced_loss": "ReducedLossDescriptor ReducedLossPlan",
     "loss.reduced_loss_backward": "ReducedLossBackwardDescriptor ReducedLossBackwardPlan",
+    "matrix.baddbmm": "BaddbmmDescriptor BaddbmmPlan",
     "matrix.dense_gemm": "DenseGemmDescriptor DenseGemmPlan",
     "matrix.linear": "LinearDescriptor LinearPlan",
     "normalization.batch_norm": "BatchNormDescriptor BatchNormPlan",
@@ -84,6 +85,8 @@ _CLASSES = {
     "reduction.reduce_axes_int": "ReduceAxesIntDescriptor ReduceAxesIntPlan",
     "reduction.reduce_axes_modulus": "ReduceAxesModulusDescriptor ReduceAxesModulusPlan",
     "reduction.reduce_axes_modulus_backward": "ReduceAxesModulusBackwardDescriptor ReduceAxesModulusBackwardPlan",
+    "reduction.reduce_rows": "ReduceRowsDescriptor ReduceRowsPlan",
+    "reduction.reduce_rows_backward": "ReduceRowsBackwardDescriptor ReduceRowsBackwardPlan",
     "reduction.segment_fold": "SegmentFoldDescriptor SegmentFoldPlan",
     "reduction.segment_mean": "SegmentMeanDescriptor SegmentMeanPlan",
     "reduction.segment_mean_backward": "SegmentMeanBackwardDescriptor SegmentMeanBackwardPlan",
@@ -150,6 +153,7 @@ if TYPE_CHECKING:
     from .loss.cross_entropy_backward import *
     from .loss.reduced_loss import *
     from .loss.reduced_loss_backward import *
+    from .matrix.baddbmm import *
     from .matrix.dense_gemm import *
     from .matrix.linear import *
     from .normalization.batch_norm import *
@@ -182,6 +186,8 @@ if TYPE_CHECKING:
     from .reduction.reduce_axes_int import *
     from .reduction.reduce_axes_modulus import *
     from .reduction.reduce_axes_modulus_backward import *
+    from .reduction.reduce_rows import *
+    from .reduction.reduce_rows_backward import *
     from .reduction.segment_fold import *
     from .reduction.segment_mean import *
     from .reduction.segment_mean_backward import *

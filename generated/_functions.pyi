@@ -45,6 +45,11 @@ def avg_pool2d_backward(dy: rt.Array, *, kernel: int, stride: int, pad: int = 0,
                         dx: rt.Array = None, stream: rt.Stream = None) -> Any:
     """Gradient of avg_pool2d with respect to x. See `AvgPool2dBackwardPlan.run`, `AvgPool2dBackwardDescriptor`."""
 
+def baddbmm(c: rt.Array, a: rt.Array, b: rt.Array, *, beta: float = 1.0, alpha: float = 1.0, y: rt.Array = None,
+            stream: rt.Stream = None) -> Any:
+    """Products of matrices, scaled and added to scaled matrices, whose rows have the same bits in a batch of any
+    size. See `BaddbmmPlan.run`, `BaddbmmDescriptor`."""
+
 _batch_norm = NamedTuple("_batch_norm", [("y", Any), ("mu", Any), ("rstd", Any), ("new_mean", Any), ("new_var", Any)])
 def batch_norm(x: rt.Array, gamma: rt.Array, beta: rt.Array, running_mean: rt.Array, running_var: rt.Array, *,
                eps: float = 1e-05, momentum: float = 0.1, y: rt.Array = None, mu: rt.Array = None,
@@ -337,6 +342,17 @@ def reduce_axes_modulus_backward(dy: rt.Array, x: rt.Array, *, kind: str, axes_m
                                  stream: rt.Stream = None) -> Any:
     """Gradient of reduce_axes_modulus with respect to x. See `ReduceAxesModulusBackwardPlan.run`,
     `ReduceAxesModulusBackwardDescriptor`."""
+
+_reduce_rows = NamedTuple("_reduce_rows", [("total", Any), ("average", Any)])
+def reduce_rows(x: rt.Array, *, axes_mask: int, total: rt.Array = None, average: rt.Array = None,
+                total_dtype: DTypeLike | None = None, average_dtype: DTypeLike | None = None,
+                stream: rt.Stream = None) -> _reduce_rows:
+    """Sums and means of rows, which have the same bits among any number of rows. See `ReduceRowsPlan.run`,
+    `ReduceRowsDescriptor`."""
+
+def reduce_rows_backward(dtotal: rt.Array, daverage: rt.Array, *, input_shape: Sequence[int], axes_mask: int,
+                         element: DTypeLike, dx: rt.Array = None, stream: rt.Stream = None) -> Any:
+    """Gradient of reduce_rows with respect to x. See `ReduceRowsBackwardPlan.run`, `ReduceRowsBackwardDescriptor`."""
 
 def reduced_loss(x: rt.Array, target: rt.Array, *, kind: str, axes_mask: int, average: bool = True, delta: float = 1.0,
                  y: rt.Array = None, y_dtype: DTypeLike | None = None, stream: rt.Stream = None) -> Any:

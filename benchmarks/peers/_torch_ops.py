@@ -61,6 +61,11 @@ def _shaped(t: Tensors, name: str, shape: tuple[int, ...]) -> Any:
     return t[name].reshape(shape) if name in t else None
 
 
+def _reduce_rows(fields: Fields, t: Tensors) -> dict[str, Any]:
+    axes = [axis for axis in range(t["x"].dim()) if fields["axes_mask"] >> axis & 1]
+    return {"total": t["x"].sum(axes, keepdim=True), "average": t["x"].mean(axes, keepdim=True)}
+
+
 def _softmax(fields: Fields, t: Tensors) -> dict[str, Any]:
     return {"y": torch.softmax(t["x"], fields["softmax_axis"])}
 
@@ -201,6 +206,10 @@ FORWARD: dict[str, Function] = {
     "causal_conv1d_update": _causal_conv1d_update,
     "fp8_quantize": _fp8_quantize,
     "dense_gemm": lambda fields, t: {"y": t["a"] @ t["b"]},
+    "baddbmm": lambda fields, t: {
+        "y": torch.baddbmm(t["c"], t["a"], t["b"], beta=fields["beta"], alpha=fields["alpha"])
+    },
+    "reduce_rows": _reduce_rows,
     "embedding": _embedding,
     "segment_sum": _segment_sum,
     "segment_mean": _segment_mean,

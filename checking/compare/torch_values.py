@@ -259,6 +259,17 @@ def _concat(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
     return {"y": torch.cat((tensors["a"], tensors["b"]), 1)}
 
 
+def _baddbmm(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    scales = {"beta": fields["beta"], "alpha": fields["alpha"]}
+    return {"y": torch.baddbmm(tensors["c"], tensors["a"], tensors["b"], **scales)}
+
+
+def _reduce_rows(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    x = tensors["x"]
+    axes = [axis for axis in range(x.dim()) if fields["axes_mask"] >> axis & 1]
+    return {"total": x.sum(axes, keepdim=True), "average": x.mean(axes, keepdim=True)}
+
+
 def _embedding(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
     ids, table = tensors["ids"].long(), tensors["table"]
     inside = (ids >= 0) & (ids < fields["vocab_size"])
@@ -379,6 +390,8 @@ FORWARD: dict[str, Values] = {
     "pad2d": _pad,
     "concatenate": _concat,
     "dense_gemm": lambda torch, fields, tensors: {"y": tensors["a"] @ tensors["b"]},
+    "baddbmm": _baddbmm,
+    "reduce_rows": _reduce_rows,
     "embedding": _embedding,
     "segment_sum": _segment_sum,
     "segment_mean": _segment_mean,

@@ -270,6 +270,14 @@ def _average(fields: Fields, arrays: Arrays) -> dict[str, Any]:
     return {"average_new": np.average(both, axis=0, weights=[decay, 1 - decay])}
 
 
+def _mean(fields: Fields, arrays: Arrays) -> dict[str, Any]:
+    x = arrays["x"]
+    axes = tuple(axis for axis in range(x.ndim) if fields["axes_mask"] >> axis & 1)
+    count = prod(x.shape[axis] for axis in axes)
+    with np.errstate(all="ignore"):  # of no elements
+        return {"total": np.sum(x, axes, keepdims=True), "average": np.sum(x, axes, keepdims=True) / np.float64(count)}
+
+
 def _clipped(fields: Fields, arrays: Arrays) -> dict[str, Any]:
     norm = np.linalg.norm(arrays["g"])
     return {"g_new": arrays["g"] * np.clip(fields["limit"] / (norm + fields["eps"]), None, 1), "norm": norm}
@@ -353,6 +361,7 @@ _ADAPTERS: dict[str, Adapter] = {
     "numpy.lib.stride_tricks.sliding_window_view": _windows,
     "numpy.linalg.norm": _norm,
     "numpy.logaddexp.reduce": _logaddexp,
+    "numpy.mean": _mean,
     "numpy.pad": _pad,
     "numpy.power": _powers,
     "numpy.rint": _int8,

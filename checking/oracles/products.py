@@ -17,9 +17,18 @@ def _dense(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, An
     return {"y": y}
 
 
+def _baddbmm(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
+    with np.errstate(all="ignore"):
+        return {"y": fields["beta"] * arrays["c"] + fields["alpha"] * np.matmul(arrays["a"], arrays["b"])}
+
+
 def _linear(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
     with np.errstate(all="ignore"):
         return {"y": UNARY[fields["kind"]](np.inner(arrays["x"], arrays["w"]) + arrays.get("bias", 0.0))}
 
 
-PRODUCTS: Mapping[str, Callable[..., dict[str, Any]]] = {"numpy.tensordot": _dense, "numpy.inner": _linear}
+PRODUCTS: Mapping[str, Callable[..., dict[str, Any]]] = {
+    "numpy.tensordot": _dense,
+    "numpy.matmul": _baddbmm,
+    "numpy.inner": _linear,
+}

@@ -9,9 +9,20 @@ from .. import require
 require("torch")
 
 from .functional import rms_norm, scaled_dot_product_attention  # noqa: E402
+from .invariant import are_batch_invariant_ops_enabled, batch_invariant, use_batch_invariant_ops  # noqa: E402
 from .modules import CausalConv1d, RMSNorm  # noqa: E402
 from .registration import register  # noqa: E402
 
-__all__ = ["OPS", "CausalConv1d", "RMSNorm", "register", "rms_norm", "scaled_dot_product_attention"]
+__all__ = [
+    "OPS",
+    "CausalConv1d",
+    "RMSNorm",
+    "are_batch_invariant_ops_enabled",
+    "batch_invariant",
+    "register",
+    "rms_norm",
+    "scaled_dot_product_attention",
+    "use_batch_invariant_ops",
+]
 
 OPS = register(baracuda.generated, "baracuda")

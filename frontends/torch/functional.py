@@ -40,22 +40,25 @@ def scaled_dot_product_attention(
     q, k, v = (_four_axes(t) for t in (query, key, value))
     if q.shape[1] != k.shape[1] and not enable_gqa:
         raise ValueError(f"query has {q.shape[1]} heads, key has {k.shape[1]}; pass enable_gqa=True to share keys")
-    mask = None if attn_mask is None else _added(attn_mask, query, key)
     factor = 1 / math.sqrt(max(q.shape[3], 1)) if scale is None else scale
-    y = _attention(q, k, v, mask, factor, is_causal)
+    shape = *query.shape[:-1], key.shape[-2]
+    y = _attention(q, k, v, None if attn_mask is None else (attn_mask, shape), factor, is_causal)
     return y if query.dim() == 4 else y.reshape(*query.shape[:-1], value.shape[-1])
 
 
-def _attention(q: Any, k: Any, v: Any, mask: Any, scale: float, is_causal: bool) -> Any:
-    """Without materialising the attention matrix, unless the mask is trainable, or heads are too wide or empty."""
-    is_learnt = mask is not None and mask.requires_grad and torch.is_grad_enabled()
+def _attention(q: Any, k: Any, v: Any, masked: tuple[Any, Any] | None, scale: float, is_causal: bool) -> Any:
+    """Without materialising the attention matrix, unless the mask is trainable, or heads are too wide or empty.
+
+    `masked` is a mask and the shape that it is expanded to.
+    """
+    is_learnt = masked is not None and masked[0].requires_grad and torch.is_grad_enabled()
     sizes = q.shape[3], v.shape[3]
     if is_learnt or max(sizes) > _FLASH or min(sizes) < 1:
-        fitted = None if mask is None else mask.to(q.dtype)
-        return torch.ops.baracuda.sdpa.default(q, k, v, fitted, scale=scale, is_causal=is_causal)[1]
+        mask = None if masked is None else _added(*masked, q.dtype)
+        return torch.ops.baracuda.sdpa.default(q, k, v, mask, scale=scale, is_causal=is_causal)[1]
     sums = torch.float64 if q.dtype == torch.float64 else torch.float32
-    fitted = None if mask is None else mask.to(sums)
-    return torch.ops.baracuda.flash_sdpa.default(q, k, v, fitted, scale=scale, is_causal=is_causal)[0]
+    mask = None if masked is None else _added(*masked, sums)
+    return torch.ops.baracuda.flash_sdpa.default(q, k, v, mask, scale=scale, is_causal=is_causal)[0]
 
 
 def _autocast(*tensors: Any) -> tuple[Any, ...]:
@@ -75,10 +78,10 @@ def _four_axes(tensor: Any) -> Any:
     return tensor if tensor.dim() == 4 else tensor.flatten(0, -4)
 
 
-def _added(mask: Any, query: Any, key: Any) -> Any:
-    """The additive mask; for a bool mask, -inf where it is false."""
+def _added(mask: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """The additive mask, converted before it is expanded; for a bool mask, -inf where it is false."""
     if mask.dtype != torch.bool and not mask.dtype.is_floating_point:
         raise ValueError(f"attn_mask is of {mask.dtype}; needs torch.bool, True where a key is seen, or floats to add")
     if mask.dtype == torch.bool:
         mask = torch.where(mask, 0.0, -math.inf)
-    return _four_axes(mask.expand(*query.shape[:-1], key.shape[-2]))
+    return _four_axes(mask.to(dtype).expand(shape))

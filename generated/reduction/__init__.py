@@ -3,6 +3,6 @@
 __all__ = (
     "reduce_axes", "reduce_axes_arg", "reduce_axes_backward", "reduce_axes_bool", "reduce_axes_complex",
     "reduce_axes_complex_backward", "reduce_axes_int", "reduce_axes_modulus", "reduce_axes_modulus_backward",
-    "segment_fold", "segment_mean", "segment_mean_backward", "segment_sum", "segment_sum_backward", "var_mean",
-    "var_mean_backward",
+    "reduce_rows", "reduce_rows_backward", "segment_fold", "segment_mean", "segment_mean_backward", "segment_sum",
+    "segment_sum_backward", "var_mean", "var_mean_backward",
 )

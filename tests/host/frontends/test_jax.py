@@ -54,7 +54,9 @@ def function(op: str) -> Any:
 
 
 def keywords(problem: Problem) -> dict[str, Any]:
-    return {name: problem.values[name] for name in function(problem.spec.op).signature.parameters}
+    known = function(problem.spec.op).signature
+    element = {"element": problem.element} if known.takes_element else {}
+    return {name: problem.values[name] for name in known.parameters} | element
 
 
 def caller(problem: Problem) -> Callable[..., dict[str, Any]]:

@@ -1,0 +1,81 @@
+"""Matrix products: aten's mm, addmm, bmm, baddbmm, mv, addmv, dot and vdot.
+
+All of them add up in the order of the depth, so that a row has the same bits whichever of them computes it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .kernels import LINEAR, PRODUCTS, SCALED_PRODUCTS, fits, floats
+
+
+def mm(a: Any, b: Any) -> Any:
+    """Two matrices."""
+    floats(a, b)
+    fits(a.dim() == 2 == b.dim(), "mm takes matrices")
+    return PRODUCTS.compute(a.unsqueeze(0), b.unsqueeze(0)).squeeze(0)
+
+
+def bmm(a: Any, b: Any) -> Any:
+    """Two batches of matrices."""
+    floats(a, b)
+    fits(a.dim() == 3 == b.dim(), "bmm takes batches of matrices")
+    return PRODUCTS.compute(a, b)
+
+
+def addmm(c: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """``beta * c + alpha * (a @ b)``."""
+    floats(a, b)
+    fits(a.dim() == 2 == b.dim(), "addmm takes matrices")
+    if beta == 1 == alpha and c.dim() == 1 and c.shape[0] == b.shape[1]:
+        return LINEAR.compute(a, b.t(), c, kind="identity")
+    return _scaled(c, a.unsqueeze(0), b.unsqueeze(0), (a.shape[0], b.shape[1]), beta, alpha).squeeze(0)
+
+
+def baddbmm(c: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """``beta * c + alpha * (a @ b)`` of batches of matrices."""
+    floats(a, b)
+    fits(a.dim() == 3 == b.dim(), "baddbmm takes batches of matrices")
+    return _scaled(c, a, b, (a.shape[0], a.shape[1], b.shape[2]), beta, alpha)
+
+
+def mv(a: Any, x: Any) -> Any:
+    """A matrix and a vector."""
+    floats(a, x)
+    fits(a.dim() == 2 and x.dim() == 1, "mv takes a matrix and a vector")
+    return PRODUCTS.compute(a[None], x[None, :, None]).view(a.shape[0])
+
+
+def addmv(c: Any, a: Any, x: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """``beta * c + alpha * (a @ x)``."""
+    floats(a, x)
+    fits(a.dim() == 2 and x.dim() == 1 and c.dim() <= 1, "addmv takes a vector, a matrix and a vector")
+    return _scaled(c[..., None], a[None], x[None, :, None], (a.shape[0], 1), beta, alpha).view(a.shape[0])
+
+
+def dot(x: Any, y: Any) -> Any:
+    """Two vectors."""
+    floats(x, y)
+    fits(x.dim() == 1 == y.dim(), "dot takes vectors")
+    return PRODUCTS.compute(x[None, None], y[None, :, None]).view(())
+
+
+def _scaled(c: Any, a: Any, b: Any, shape: tuple[int, ...], beta: Any, alpha: Any) -> Any:
+    """Of batches; `c` can be expanded to `shape`, and is not read if `beta` is 0."""
+    fits(_expands(c.shape, shape), "c cannot be expanded to the result")
+    if not beta:
+        if alpha == 1:
+            return PRODUCTS.compute(a, b)
+        c = torch.zeros((), dtype=a.dtype, device=a.device)
+    grown = c.expand(shape)
+    return SCALED_PRODUCTS.compute(
+        grown[None] if len(shape) == 2 else grown, a, b, beta=float(beta), alpha=float(alpha)
+    )
+
+
+def _expands(given: Any, shape: tuple[int, ...]) -> bool:
+    pairs = zip(reversed(given), reversed(shape), strict=False)
+    return len(given) <= len(shape) and all(extent in (1, wanted) for extent, wanted in pairs)

@@ -245,6 +245,20 @@ def test(extra: list[str], /, **options: Any) -> None:
 @arguments.OPS
 @arguments.ANY_SPECS
 @arguments.PACKAGE
+@click.option("--device", type=click.Choice(["host", "cuda"]), default="host", show_default=True)
+@click.option("--update", is_flag=True, help="Record what is new; other bits need a higher `numerics` in the spec.")
+@arguments.JSON
+def golden(**options: Any) -> None:
+    """Compare what kernels compute with recorded hashes, bit by bit; exit 1 if an op changed without a new revision."""
+    from .prove.golden import golden
+
+    arguments.end(golden(**options))
+
+
+@main.command()
+@arguments.OPS
+@arguments.ANY_SPECS
+@arguments.PACKAGE
 @click.option("--jobs", type=click.IntRange(1), help="Parallel jobs; default: one per core.")
 @click.option("--at-least", type=click.FloatRange(0, 100), default=95.0, show_default=True, help="Percent to take.")
 @arguments.JSON

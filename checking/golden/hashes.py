@@ -18,6 +18,7 @@ from ..trials.memory import Memory
 from .numbers import draw
 from .sample import sampled
 
+STABLE = "bit_stable_across_arch"
 _DIGITS = 12  # hexadecimal, of a hash
 # C's functions that libraries compute with errors of their own: other bits in other versions, and on other processors.
 _INEXACT = (
@@ -48,7 +49,7 @@ def _computed(problem: Problem, memory: Memory) -> Golden:
     inputs = draw(problem)
     outputs = arrange(problem, inputs, memory).run()
     promises = problem.plan.PROMISES
-    stable = {name for name, rungs in promises.items() if "bit_stable_across_arch" in rungs}
+    stable = {name for name, rungs in promises.items() if STABLE in rungs}
     promised = {argument for argument, name in problem.results.items() if stable & {argument, name}}
     return Golden(
         str(problem.plan.sku),

@@ -13,7 +13,7 @@ from ..problems.cases import can_be_laid_out, problems, skus
 from ..problems.problem import Problem
 from ..problems.subject import Subject
 
-_LARGEST = 1 << 13  # numbers that a problem computes; enough for several turns of most loops
+_LARGEST = 1 << 17  # numbers that a problem computes; enough for several turns of most loops
 
 
 def sampled(subject: Subject) -> Iterator[Problem]:

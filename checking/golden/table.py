@@ -12,7 +12,7 @@ from pathlib import Path
 
 from baracuda.runtime import InvalidProblem, KernelSku
 
-from .hashes import Golden
+from .hashes import STABLE, Golden
 
 Line = dict[str, str]
 Lines = dict[str, Line]  # by the kernel's name
@@ -49,23 +49,28 @@ def silent(recorded: Mapping[str, Line], device: str) -> set[str]:
 def complaints(
     op: str, recorded: Mapping[str, Line], computed: Iterable[Golden], device: str, arch: str
 ) -> Iterator[str]:
-    """What is wrong, a line each, with an op's hashes on a device; nothing if they are what is recorded.
+    """What is wrong with an op's hashes on a device, in a line for all kernels alike; nothing if they are as recorded.
 
     Of kernels that are `silent`, or that `arch` does not run, nothing need be computed.
     """
     left_out = {name for name in recorded if KernelSku.parse(name).fits(arch)} | silent(recorded, device)
     by_name = {golden.sku: golden for golden in computed}
+    found: dict[str, list[str]] = {}  # kernels, by what is wrong with them
+    update = f"run 'baracuda-gen golden {op} --update'"
     for name in sorted({*recorded, *by_name}):
         golden, line = by_name.get(name), recorded.get(name)
         if line is None:
-            yield f"{op}: {name} has no golden hash; run 'baracuda-gen golden {op} --update'"
+            found.setdefault(f"has no golden hash; {update}", []).append(name)
         elif golden is None:
             if name not in left_out:
-                yield f"{op}: there is a golden hash of {name}, which is not sampled; {_update(op)}"
+                found.setdefault(f"has a golden hash, but is not sampled; {update}", []).append(name)
         elif line[PROBLEM] != golden.problem:
-            yield f"{op}: the problem of {name} is another one than that of its golden hash; {_update(op)}"
+            found.setdefault(f"has a golden hash of another problem; {update}", []).append(name)
         elif changed := _changed(line, golden, device):
-            yield f"{op}: {changed}"
+            found.setdefault(changed, []).append(name)
+    for what, names in found.items():
+        others = f" (and {len(names) - 1} others)" if len(names) > 1 else ""
+        yield f"{op}: {names[0]}{others} {what}"
 
 
 def updated(op: str, recorded: Mapping[str, Line], computed: Iterable[Golden], device: str, arch: str) -> Lines:
@@ -82,7 +87,7 @@ def updated(op: str, recorded: Mapping[str, Line], computed: Iterable[Golden], d
         if line.get(PROBLEM) != golden.problem:
             line = {PROBLEM: golden.problem}
         elif changed := _changed(line, golden, device):
-            raise InvalidProblem(f"{op}: {changed}")
+            raise InvalidProblem(f"{op}: {golden.sku} {changed}")
         lines[golden.sku] = {**line, **_recorded(golden, device)}
     return lines
 
@@ -98,17 +103,13 @@ def _changed(line: Line, golden: Golden, device: str) -> str:
     own = of_device.get(device, [])
     if own[1:] not in ([], [golden.others]) or own[:1] not in ([], [golden.everywhere or NOTHING]):
         revision = _revision(golden.sku) + 1
-        fix = f"raise 'numerics' to {revision} in the spec, list that in CHANGELOG.md, run 'baracuda-gen golden --update'"
-        return f"{golden.sku} computes other bits on {device} than its golden hash says; {fix}"
+        fix = f"raise 'numerics' to {revision} in the spec, list that in CHANGELOG.md, and run golden --update"
+        return f"computes other bits on {device} than its golden hash says; {fix}"
     for other, (everywhere, *_) in of_device.items():
         if everywhere != (golden.everywhere or NOTHING):
-            return f"{golden.sku} computes other bits on {device} than on {other}, but promises bit_stable_across_arch"
+            return f"computes other bits on {device} than on {other}; needs the same, for it is {STABLE}"
     return ""
 
 
 def _revision(name: str) -> int:
     return KernelSku.parse(name).precision_guarantee.numerics
-
-
-def _update(op: str) -> str:
-    return f"run 'baracuda-gen golden {op} --update'"

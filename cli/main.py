@@ -37,6 +37,7 @@ def generate(**options: Any) -> None:
 @arguments.LAYOUTS
 @arguments.PACKAGE
 @click.option("--all", "all_kernels", is_flag=True, help="Audit every kernel, not a sample of each op's.")
+@arguments.EXECUTOR
 @arguments.JSON
 def check(**options: Any) -> None:
     """Validate specs, compare generated files and audit binaries; needs no GPU."""
@@ -51,6 +52,7 @@ def check(**options: Any) -> None:
 @arguments.TEMPLATES
 @arguments.archs("sm_80", "sm_89", "sm_90")
 @arguments.LAYOUTS
+@arguments.EXECUTOR
 @click.option("--jobs", type=click.IntRange(1), help="Parallel jobs; default: one per core.")
 @click.option("--cold", is_flag=True, help="Use a temporary, empty cache.")
 @arguments.PACKAGE
@@ -81,6 +83,7 @@ def compile(**options: Any) -> None:
 @arguments.ANY_SPECS
 @arguments.TEMPLATES
 @arguments.PACKAGE
+@arguments.EXECUTOR
 @click.option("--jobs", type=click.IntRange(1), help="Parallel jobs; default: one per core.")
 @arguments.JSON
 def pack(**options: Any) -> None:

@@ -852,7 +852,7 @@ def test_demo_compiles_every_kernel(run: Run, monkeypatch: pytest.MonkeyPatch) -
     """All SKUs for all architectures are asked for, and a failure ends the demo there."""
     asked: list[Any] = []
 
-    def refuse(jobs: Any, *, on_done: Any, workers: Any) -> None:
+    def refuse(jobs: Any, *, on_done: Any, executor: Any) -> None:
         asked.extend(jobs)
         for index in range(len(jobs)):
             on_done(index, CompileError("refused"))

@@ -134,7 +134,11 @@ def _cluster(address: str) -> Iterator[Pool]:
         for worker, theirs in client.run(_identity).items():
             if theirs != ours:
                 raise DriverError(f"the Dask worker {worker} has {theirs}; needs {ours}, as this machine has")
-        yield Pool(_OfCluster(client.get_executor()), threads)
+        executor = _OfCluster(client.get_executor(), threads)
+        try:
+            yield Pool(executor, threads)
+        finally:
+            executor.shutdown(wait=False, cancel_futures=True)
 
 
 def _identity() -> str:
@@ -146,20 +150,22 @@ def _identity() -> str:
 _PATIENCE = 10.0  # seconds for a scheduler to answer
 
 
-class _OfCluster(Executor):
-    """Dask's own executor; of a task whose worker died, and those of further attempts, it says that it is lost."""
+class _OfCluster(ThreadPoolExecutor):
+    """Dask's executor, which is given as many tasks at once as its workers have threads: those that wait at a worker
+    count as tasks that it died of. What workers died of in several attempts is lost.
+    """
 
-    def __init__(self, executor: Executor) -> None:
-        self._executor = executor
+    def __init__(self, executor: Executor, threads: int) -> None:
+        super().__init__(threads)
+        self._inner = executor
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        outer: Future[Any] = Future()
+        return super().submit(self._asked, fn, args, kwargs)
 
-        def done(inner: Future[Any]) -> None:
-            if error := inner.exception():
-                outer.set_exception(Lost(str(error)) if type(error).__name__ == "KilledWorker" else error)
-            else:
-                outer.set_result(inner.result())
-
-        self._executor.submit(fn, *args, **kwargs).add_done_callback(done)
-        return outer
+    def _asked(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        try:
+            return self._inner.submit(fn, *args, **kwargs).result()
+        except Exception as error:
+            if type(error).__name__ == "KilledWorker":
+                raise Lost(str(error)) from None
+            raise

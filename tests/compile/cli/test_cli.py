@@ -328,7 +328,7 @@ def test_check_knows_every_architecture_and_layout(
     """`--all-archs` takes all that NVRTC compiles for; without options all layouts are audited, but not all kernels."""
     asked: list[Any] = []
 
-    def none(jobs: Any, *, on_done: Any, workers: Any) -> None:
+    def none(jobs: Any, *, on_done: Any, within: Any) -> None:
         asked.extend((job.arch, d) for job in jobs for d in job.source.defines if d.startswith("BARACUDA_LAYOUT="))
         for index in range(len(jobs)):
             on_done(index, CompileError("refused"))

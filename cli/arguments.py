@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import click
 
 from baracuda.checking.audit.limits import AN_EXAMPLE, TARGETS
+from baracuda.checking.executors import THREADS
 from baracuda.runtime import BaracudaError
 
 Function = Callable[..., None]
@@ -118,6 +119,9 @@ LAYOUTS = click.option(
 )
 PACKAGE = click.option("--package", default="baracuda.generated", show_default=True, help="Package of generated plans.")
 REPRO = click.option("--repro", type=FOLDER, metavar="DIR", help="Save failures here, for `baracuda-gen repro`.")
+EXECUTOR = click.option(
+    "--executor", metavar="WHERE", default=THREADS, show_default=True, help="threads, processes or dask://HOST:PORT."
+)
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 

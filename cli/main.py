@@ -37,6 +37,7 @@ def generate(**options: Any) -> None:
 @arguments.LAYOUTS
 @arguments.PACKAGE
 @click.option("--all", "all_kernels", is_flag=True, help="Audit every kernel, not a sample of each op's.")
+@arguments.EXECUTOR
 @arguments.JSON
 def check(**options: Any) -> None:
     """Validate specs, compare generated files and audit binaries; needs no GPU."""
@@ -51,6 +52,7 @@ def check(**options: Any) -> None:
 @arguments.TEMPLATES
 @arguments.archs("sm_80", "sm_89", "sm_90")
 @arguments.LAYOUTS
+@arguments.EXECUTOR
 @click.option("--jobs", type=click.IntRange(1), help="Parallel jobs; default: one per core.")
 @click.option("--cold", is_flag=True, help="Use a temporary, empty cache.")
 @arguments.PACKAGE
@@ -81,6 +83,7 @@ def compile(**options: Any) -> None:
 @arguments.ANY_SPECS
 @arguments.TEMPLATES
 @arguments.PACKAGE
+@arguments.EXECUTOR
 @click.option("--jobs", type=click.IntRange(1), help="Parallel jobs; default: one per core.")
 @arguments.JSON
 def pack(**options: Any) -> None:
@@ -239,6 +242,20 @@ def test(extra: list[str], /, **options: Any) -> None:
     from baracuda.checking.verify import run
 
     raise SystemExit(run(**options, extra=extra))
+
+
+@main.command()
+@arguments.OPS
+@arguments.ANY_SPECS
+@arguments.PACKAGE
+@click.option("--device", type=click.Choice(["host", "cuda"]), default="host", show_default=True)
+@click.option("--update", is_flag=True, help="Record what is new; other bits need a higher `numerics` in the spec.")
+@arguments.JSON
+def golden(**options: Any) -> None:
+    """Compare what kernels compute with recorded hashes, bit by bit; exit 1 if an op changed without a new revision."""
+    from .prove.golden import golden
+
+    arguments.end(golden(**options))
 
 
 @main.command()

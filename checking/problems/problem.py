@@ -179,12 +179,18 @@ class Problem(OfKernels):
         gradient, forward = self.spec.gradient, self.forward
         return frozenset(gradient.saved).intersection(forward.outputs) if gradient and forward else frozenset()
 
-    def draw(self, style: str = "normal", seed: int = 0, choice: Mapping[str, ElementKind] | None = None) -> Arrays:
+    def draw(
+        self,
+        style: str = "normal",
+        seed: int = 0,
+        choice: Mapping[str, ElementKind] | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> Arrays:
         """Random inputs in the caller's shapes and stored types, without those saved by the forward.
 
-        Of a tensor in f32 beside halves, values have more bits than halves do.
+        They are of `rng`, or else of `seed`. Of a tensor in f32 beside halves, values have more bits than halves do.
         """
-        rng, types = self._rng(seed), self.stored_types(choice)
+        rng, types = rng or self._rng(seed), self.stored_types(choice)
         return {
             name: self._values(rng, style, self.shape_of(name), types[name], name)
             for name in self.arguments

@@ -22,6 +22,7 @@ def check_declarations(subject: Subject) -> None:
         "ARGUMENTS": {name: _argument(subject, name) for name in spec.arguments},
         "CHECK_ORDER": spec.check_order or tuple(spec.arguments),
         "PROMISES": {name: tuple(rungs) for name, rungs in spec.reproducibility.items()},
+        "NUMERICS": spec.numerics,
         "CHOSEN": tuple(name for name, t in spec.arguments.items() if len(t.dtype) > 1),
     }
     for name, expected in due.items():

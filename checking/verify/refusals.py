@@ -323,6 +323,7 @@ def check_preferences(problem: Problem) -> None:
         "max_workspace_bytes": (PlanPreference(max_workspace_bytes=max(0, least - 1)), least > 0),
         "archs": (PlanPreference(archs=frozenset({"sm_61"})), True),
         "rungs": (PlanPreference(rungs=frozenset({"bit_stable_across_arch"})), not stable),
+        "numerics": (PlanPreference(numerics=plan.NUMERICS + 1), True),
     }
     for label, (preference, must_refuse) in preferences.items():
         error = _error(partial(plan.select, descriptor, preference))

@@ -116,6 +116,8 @@ def _breach(wish: PlanPreference, sku: KernelSku) -> str:
         return "is for another architecture"
     if wish.schedules is not None and str(sku.schedule) not in wish.schedules:
         return "has another schedule"
+    if wish.numerics not in (None, promised.numerics):
+        return "has another revision of numerics"
     return "is for sm_90a" if sku.arch == "sm_90a" and not wish.allow_sm90a else ""
 
 
@@ -153,6 +155,7 @@ def _preferences(problem: Problem) -> Iterator[PlanPreference]:
         "archs": [frozenset({arch}) for arch in sorted({sku.arch for sku in skus})],
         "schedules": [frozenset({text}) for text in sorted({str(sku.schedule) for sku in skus})[:_MEASURED]],
         "tuned": [False],
+        "numerics": [type(problem.plan).NUMERICS, type(problem.plan).NUMERICS + 1],
     }
     for field in fields(PlanPreference):
         yield from (PlanPreference(**{field.name: value}) for value in values[field.name])

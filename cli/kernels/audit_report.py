@@ -12,6 +12,7 @@ import click
 from baracuda.checking.audit.collect import Job, Outcome, collect
 from baracuda.checking.audit.facts import Facts
 from baracuda.checking.audit.rules import Subject, Violation, violations
+from baracuda.checking.executors import Pool
 from baracuda.checking.listing.variant import Variant
 from baracuda.codegen.lower.op import Op
 from baracuda.codegen.spec.place import with_field
@@ -47,7 +48,7 @@ class Audit:
 
     @classmethod
     def of(
-        cls, variants: Sequence[Variant], ops: Mapping[str, Op], *, workers: int | None = None, listed: int = 0
+        cls, variants: Sequence[Variant], ops: Mapping[str, Op], *, within: Pool | None = None, listed: int = 0
     ) -> Audit:
         """Compile `variants`, or find them in the cache, with a progress bar, and check their contracts."""
         start = time.perf_counter()
@@ -58,7 +59,7 @@ class Audit:
                 outcomes[index] = outcome
                 advance()
 
-            collect([Job(v.source, v.arch) for v in variants], on_done=done, workers=workers)
+            collect([Job(v.source, v.arch) for v in variants], on_done=done, within=within)
         audited = [Audited(variant, outcomes[index]) for index, variant in enumerate(variants)]
         broken = [v for entry in audited for v in _violations(entry, ops)]
         return cls(audited, broken, time.perf_counter() - start, listed=listed)

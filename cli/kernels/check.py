@@ -12,6 +12,7 @@ import click
 
 from baracuda.checking.audit.facts import facts_key
 from baracuda.checking.audit.limits import ARCHS
+from baracuda.checking.executors import THREADS, pool
 from baracuda.checking.listing.sample import sample
 from baracuda.codegen.emit.output import Changes, compare
 from baracuda.codegen.project import PACKAGE
@@ -41,6 +42,7 @@ def check(
     layouts: Sequence[str] = (),
     package: str = PACKAGE,
     all_kernels: bool = False,
+    executor: str = THREADS,
     as_json: bool = False,
 ) -> bool:
     """Validate, lower, render, compare with `out` and audit a sample of the kernels, or all; true if all is well."""
@@ -72,7 +74,9 @@ def check(
         warnings = [line for op in tables for line in stale(*op)]
         for line in warnings if not as_json else ():
             click.echo(f"warning: {line}")
-        audit = Audit.of(variants if all_kernels else sample(variants), project.ops, listed=len(variants))
+        with pool(executor) as within:
+            chosen_variants = variants if all_kernels else sample(variants)
+            audit = Audit.of(chosen_variants, project.ops, within=within, listed=len(variants))
         if not (warnings or audit.failed or audit.violations):
             kernels = audit.kernels, len(variants)
             question.remember(Remembered.of(count, *kernels, project.files, specs, renewed=bool(renewed)))

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
+from baracuda.checking.executors import THREADS
 from baracuda.checking.listing.variants import ARCHS
 from baracuda.codegen.project import PACKAGE
 
@@ -37,18 +38,19 @@ def compile(
     archs: Sequence[str] = ARCHS,
     layouts: Sequence[str] = (),
     package: str = PACKAGE,
+    executor: str = THREADS,
     jobs: int | None = None,
     cold: bool = False,
     as_json: bool = False,
 ) -> bool:
-    """Compile with `jobs` processes and print resources; true if all kernels compile.
+    """Compile in an executor with `jobs` workers and print resources; true if all kernels compile.
 
     `layouts` may be empty, for all of each op.
     """
     project = read_project(specs, templates)
     variants = list_kernels(project, ops, archs=archs, layouts=layouts, package=package)
     with empty_cache() if cold else nullcontext():
-        report = Report.of(variants, workers=jobs)
+        report = Report.of(variants, executor=executor, jobs=jobs)
     if as_json:
         show_json({**report.summary(), "table": report.rows()})
     else:

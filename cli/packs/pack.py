@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
+from baracuda.checking.executors import THREADS, pool
 from baracuda.codegen.project import PACKAGE, Project
 from baracuda.runtime import CompileError, InvalidProblem, Unsupported
 from baracuda.runtime.compile.cubin import compile_many, compile_ptx
@@ -48,6 +48,7 @@ def pack(
     sign: Path | None = None,
     name: str = "baracuda-pack",
     licence: str = LICENCE,
+    executor: str = THREADS,
     jobs: int | None = None,
     as_json: bool = False,
 ) -> bool:
@@ -61,7 +62,7 @@ def pack(
     if not wanted:
         raise InvalidProblem("nothing to pack; name ops with --op, or problems with --problems or --problem")
     kernels = by_key(wanted)
-    compiled, errors = _compiled(list(kernels.values()), jobs)
+    compiled, errors = _compiled(list(kernels.values()), executor, jobs)
     if errors:
         show_errors(errors, {})
         return False
@@ -119,15 +120,17 @@ def _of_problems(problems: Sequence[Problem], archs: Sequence[str]) -> Iterator[
                 click.echo(f"no kernel for {', '.join(refused)}: {problem.line}", err=True)
 
 
-def _compiled(kernels: Sequence[Wanted], jobs: int | None) -> tuple[Compiled, list[CompileError]]:
+def _compiled(
+    kernels: Sequence[Wanted], executor: str, jobs: int | None
+) -> tuple[Compiled, list[CompileError]]:
     outcomes: dict[int, Cubin | CompileError] = {}
-    with progress("compiling", len(kernels)) as advance:
+    with pool(executor, jobs) as within, progress("compiling", len(kernels)) as advance:
 
         def done(index: int, outcome: Cubin | CompileError) -> None:
             outcomes[index] = outcome
             advance()
 
-        compile_many([(kernel.source, kernel.arch) for kernel in kernels], on_done=done, workers=jobs)
+        compile_many([(kernel.source, kernel.arch) for kernel in kernels], on_done=done, executor=within.executor)
     found = [(kernel, outcomes[index]) for index, kernel in enumerate(kernels)]
     errors = [outcome for _, outcome in found if isinstance(outcome, CompileError)]
     return [(kernel, cubin) for kernel, cubin in found if isinstance(cubin, Cubin)], errors
@@ -144,8 +147,8 @@ def _with_ptx(compiled: Compiled, archs: Sequence[str], jobs: int | None) -> Com
         virtual = replace(kernel, arch=latest.replace("sm_", "compute_"))
         return virtual, replace(cubin, image=text.encode() + b"\0")  # as the driver takes text
 
-    with ThreadPoolExecutor(jobs) as pool, working("writing PTX"):
-        return list(pool.map(made, portable))
+    with pool(jobs=jobs) as within, working("writing PTX"):
+        return list(within.executor.map(made, portable))
 
 
 def _show(place: Path, files: Mapping[str, bytes], kernels: int, seconds: float, as_json: bool) -> None:

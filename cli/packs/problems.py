@@ -105,8 +105,8 @@ def _selected(given: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _preferred(name: str, text: str) -> Any:
-    kind = str(PlanPreference.__annotations__[name])
-    if kind in ("int", "bool"):
+    kind = str(PlanPreference.__annotations__[name]).removesuffix(" | None")
+    if kind in _READ_AS:
         try:
             return READ[_READ_AS[kind]](text)
         except (ValueError, KeyError):

@@ -44,6 +44,7 @@ def declared_of(op: Op) -> Declared:
         "CHECK_ORDER": op.check_order if op.check_order != tuple(t.name for t in op.tensors) else (),
         "RUNGS": op.held_everywhere if alike else (),
         "PROMISES": () if alike else dict(op.promises),
+        "NUMERICS": op.numerics,
         "EXTENTS": op.extents,
         "GRADIENT": op.gradient,
         "DIRECTION": () if op.direction == ("backward" if op.gradient else "forward") else str(op.direction),

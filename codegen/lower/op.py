@@ -145,6 +145,7 @@ class Op:
     tensors: tuple[Tensor, ...]  # the arguments, inputs first
     check_order: tuple[str, ...]
     promises: tuple[tuple[Name, tuple[Name, ...]], ...]  # output -> rungs
+    numerics: int  # the revision of its bits
     extents: tuple[Extent, ...]  # fields of the descriptor that the inputs' shapes show
     gradient: Gradient | None
     tuned: tuple[tuple[str, tuple[Measurement, ...]], ...] = ()  # by architecture

@@ -44,6 +44,7 @@ def shared_fields(
         "tensors": tensors,
         "check_order": spec.check_order or tuple(spec.arguments),
         "promises": tuple((Name(n), names(r)) for n, r in spec.reproducibility.items()),
+        "numerics": spec.numerics,
         "extents": extents_of(spec),
         "gradient": spec.gradient and Gradient(spec.gradient.of, spec.gradient.cotangents, spec.gradient.wrt),
     }

@@ -75,6 +75,8 @@ class OpSpec(Strict):
     where it has neither that nor kernels; for example `{program: dx = y * (dy - sum(dy * y, cols))}`, or `{}`."""
     precision: PrecisionSpec = PrecisionSpec()
     """How exact it is; for example `{contraction: true}`."""
+    numerics: Annotated[int, Field(ge=1, le=9999)] = 1
+    """The revision of the bits that its kernels compute, a part of their names: a change of bits raises it."""
     reproducibility: Annotated[dict[Ident, Annotated[tuple[Rung, ...], Field(strict=False), Once]], Arguments] = {}
     """Output -> what is promised of its bits, `[]` for nothing, by default as much as its program can keep; for example
     `{y: [deterministic, batch_invariant]}`."""

@@ -101,6 +101,10 @@ class HostDevice:
             return self.executor.is_loaded(source)
         return self._key(source) in self._kernels
 
+    def code(self, source: KernelSource) -> bytes:
+        """The library that `source` is compiled to."""
+        return self._builder.code(source)
+
     def _key(self, source: KernelSource) -> tuple[KernelSource, bool, str | None]:
         return source, self.check, None if self.coverage else self.gpu_text
 

@@ -26,7 +26,7 @@ from .recorded import pack_command, record
 from .registry import Registered, SourceFile
 from .schedule import Schedule
 from .selection import Selectable, Verdict
-from .sku import BackendKind, Direction, KernelSku, PrecisionGuarantee, Tile
+from .sku import FIRST_REVISION, BackendKind, Direction, KernelSku, PrecisionGuarantee, Tile
 
 D = TypeVar("D", bound=Descriptor)
 Array = object  # what `baracuda.runtime.view` reads: NumPy, CuPy, torch, DLPack, __cuda_array_interface__, TensorRef
@@ -65,6 +65,7 @@ class Plan(Selectable[D]):
     PROMISES: ClassVar[dict[str, tuple[str, ...]]]  # what each does: RUNGS, where it is not declared
     EXTENTS: ClassVar[tuple[Extent, ...]] = ()  # fields of the descriptor that the inputs' shapes show
     GRADIENT: ClassVar[Gradient | None] = None
+    NUMERICS: ClassVar[int] = FIRST_REVISION  # the revision of the bits that it computes
     DIRECTION: ClassVar[str]  # backward with a gradient, where it is not declared
 
     def __init_subclass__(cls) -> None:
@@ -104,6 +105,11 @@ class Plan(Selectable[D]):
     def source_file(cls, inline: str | None, contraction: bool, flush_subnormals: bool) -> SourceFile:
         """The kernels beside the plan's module, or the text that stands for them."""
         return SourceFile(cls._package(), f"{cls.OP}.cu", contraction, flush_subnormals, inline)
+
+    @classmethod
+    def promised_of(cls, element: ElementKind, math: str = "acc") -> PrecisionGuarantee:
+        """What the plan's kernels of `element` promise of every output; for `math` see `PrecisionGuarantee.of`."""
+        return PrecisionGuarantee.of(element, cls.RUNGS, math, cls.NUMERICS)
 
     @classmethod
     def sku_of(

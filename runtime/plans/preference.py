@@ -18,7 +18,8 @@ _ARCH = re.compile(r"sm_[0-9]{1,4}a?")
 @dataclass(frozen=True, slots=True)
 class PlanPreference:
     """`rungs` are fields of PrecisionGuarantee that must hold; `archs` are the allowed SKU architectures (None: any);
-    `schedules` are the allowed schedules or tiles as they print (None: any).
+    `schedules` are the allowed schedules or tiles as they print (None: any); `numerics` is the only allowed revision of
+    the bits that kernels compute (None: any).
 
     `archs`, `schedules` or `tuned=False` disable measured choices.
     """
@@ -30,6 +31,7 @@ class PlanPreference:
     archs: frozenset[str] | None = None
     schedules: frozenset[str] | None = None
     tuned: bool = True
+    numerics: int | None = None
 
     def __post_init__(self) -> None:
         for name, convert in _TYPES.items():
@@ -56,6 +58,8 @@ class PlanPreference:
             return f"needs a workspace of {workspace_bytes} bytes, max_workspace_bytes is {self.max_workspace_bytes}"
         if missing := self.rungs - sku.precision_guarantee.rungs:
             return f"does not promise {', '.join(sorted(missing))}"
+        if self.numerics not in (None, revision := sku.precision_guarantee.numerics):
+            return f"computes bits of revision {revision}, numerics allows {self.numerics} only"
         if not self.allow_sm90a and sku.arch == "sm_90a":
             return "is for sm_90a, allow_sm90a is False"
         if self.archs is not None and sku.arch not in self.archs:
@@ -98,6 +102,12 @@ def _bytes(name: str, value: object) -> int:
     return count
 
 
+def _numerics(name: str, value: object) -> int:
+    if (revision := as_int(name, value)) < 1:
+        raise InvalidProblem(f"{name!r} must be at least 1, got {revision}")
+    return revision
+
+
 _TYPES: dict[str, Callable[[str, Any], Any]] = {
     "max_workspace_bytes": _bytes,
     "allow_sm90a": as_bool,
@@ -106,6 +116,7 @@ _TYPES: dict[str, Callable[[str, Any], Any]] = {
     "archs": as_names,
     "schedules": as_names,
     "tuned": as_bool,
+    "numerics": _numerics,
 }
 _ALWAYS = ("max_workspace_bytes", "allow_sm90a", "rungs", "tuned")  # the others may be None
 DEFAULT = PlanPreference()

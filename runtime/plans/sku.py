@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 
 from ..arrays.element import ElementKind
@@ -13,6 +13,7 @@ from ..values import one_line, short_repr, text_of
 from .schedule import Schedule
 
 VECTOR_BYTES = 16
+FIRST_REVISION = 1  # of an op's numerics; names do not say it
 
 
 class Direction(StrEnum):
@@ -56,6 +57,8 @@ class PrecisionGuarantee:
     `deterministic`: the same call gives the same bits. `bit_stable_on_same_hardware`: so do other runs, alignments,
     strides and workspaces. `batch_invariant`: a row's bits do not depend on how many rows there are.
     `bit_stable_across_arch`: the same bits on every GPU and on the host device, NaN payloads aside.
+
+    `numerics` is the revision of these bits: a release that changes them raises it.
     """
 
     math_precision: MathPrecision
@@ -64,31 +67,43 @@ class PrecisionGuarantee:
     bit_stable_on_same_hardware: bool = False
     batch_invariant: bool = False
     bit_stable_across_arch: bool = False
+    numerics: int = FIRST_REVISION
 
     def __str__(self) -> str:
         rungs = "".join(letter if getattr(self, name) else "-" for letter, name in zip("dsba", RUNGS, strict=True))
-        return f"{self.math_precision}.{self.accumulator}.{rungs}"
+        revision = f".{self.numerics}" if self.numerics != FIRST_REVISION else ""
+        return f"{self.math_precision}.{self.accumulator}.{rungs}{revision}"
 
     @classmethod
     def parse(cls, text: str) -> PrecisionGuarantee:
         """The guarantee that prints as `text`."""
-        math, accumulator, rungs = text.split(".")
+        math, accumulator, rungs, *revision = text.split(".")
         promises = {name: letter != "-" for name, letter in zip(RUNGS, rungs, strict=True)}
-        return cls(MathPrecision(math), ElementKind(accumulator), **promises)
+        guarantee = cls(MathPrecision(math), ElementKind(accumulator), **promises)
+        return replace(guarantee, numerics=_revision(".".join(revision))) if revision else guarantee
 
     @classmethod
-    def of(cls, element: ElementKind, rungs: Iterable[str], math: str = "acc") -> PrecisionGuarantee:
+    def of(
+        cls, element: ElementKind, rungs: Iterable[str], math: str = "acc", numerics: int = FIRST_REVISION
+    ) -> PrecisionGuarantee:
         """That of kernels of `element`; `math` is a MathPrecision, "T" for the element or "acc" for its accumulator."""
         acc = element.row.acc
         kinds: dict[str, str] = {"T": element, "acc": acc}
-        return cls(MathPrecision(kinds.get(math, math)), acc, **dict.fromkeys(rungs, True))
+        return cls(MathPrecision(kinds.get(math, math)), acc, **dict.fromkeys(rungs, True), numerics=numerics)
 
     @property
     def rungs(self) -> frozenset[str]:
         return frozenset(name for name in RUNGS if getattr(self, name))
 
 
-RUNGS = tuple(f.name for f in fields(PrecisionGuarantee))[2:]
+RUNGS = tuple(f.name for f in fields(PrecisionGuarantee) if f.default is False)
+
+
+def _revision(text: str) -> int:
+    """A revision that a name says: the first has none there."""
+    if re.fullmatch("[1-9][0-9]{0,3}", text) is None or int(text) == FIRST_REVISION:
+        raise InvalidProblem(f"{short_repr(text)} is not a revision of numerics; needs a number from 2 on, or none")
+    return int(text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,7 +149,7 @@ def _array(plan: Any, name: str) -> Any:
 
 def _others() -> Iterator[Good]:
     preference = {"max_workspace_bytes": 1 << 40, "allow_sm90a": True, "prefer_backend": None, "rungs": ()}
-    others = {"archs": None, "schedules": None, "tuned": True}
+    others = {"archs": None, "schedules": None, "tuned": True, "numerics": None}
     yield Good("PlanPreference", rt.PlanPreference, {**preference, **others})
     yield Good("view", rt.view, {"array": np.zeros((3, 4), np.float32), "name": "x"})
     yield Good("get_device", get_device, {"name": "host"})

@@ -16,7 +16,7 @@ from ...plans.descriptor import Descriptor
 from ...plans.plan import Launch, Plan
 from ...plans.registry import Registered
 from ...plans.schedule import Schedule
-from ...plans.sku import VECTOR_BYTES, KernelSku, PrecisionGuarantee
+from ...plans.sku import VECTOR_BYTES, KernelSku
 from ...values import as_shape
 from ..kernel_source import kernel_source
 from .layout import StructWords, layouts_of
@@ -209,6 +209,6 @@ def body_kernels(
     source = plan.source_file(inline, contraction, flush_subnormals)
     for row, tag in [(schedule, tag) for schedule in plan.SCHEDULES for tag in schedule.elements]:
         element = ElementKind(tag)
-        guarantee = PrecisionGuarantee.of(element, plan.RUNGS, row.math)
+        guarantee = plan.promised_of(element, row.math)
         sku = plan.sku_of(element, row.arch, guarantee, Schedule.parse(row.schedule), row.layout)
         yield Registered(sku, source, row.first)

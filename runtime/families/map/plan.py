@@ -17,7 +17,7 @@ from ...device import KernelSource, WatchedArray
 from ...plans.plan import Launch
 from ...plans.registry import Registered, by_element
 from ...plans.schedule import Schedule
-from ...plans.sku import VECTOR_BYTES, KernelSku, PrecisionGuarantee
+from ...plans.sku import VECTOR_BYTES, KernelSku
 from ..kernel_source import kernel_source
 from ..row.geometry import Geometry, Words
 from .geometry import MAX_AXES, Axis, CellCut, Cut, Group, IndexSpace, MapDescriptor, space_words
@@ -481,4 +481,4 @@ def map_kernels(
     source = plan.source_file(inline, contraction, flush_subnormals)
     for tag, text in by_element(plan.DESCRIPTOR._elements, schedules):
         element, schedule = ElementKind(tag), Schedule.parse(text)
-        yield Registered(plan.sku_of(element, arch, PrecisionGuarantee.of(element, plan.RUNGS), schedule), source)
+        yield Registered(plan.sku_of(element, arch, plan.promised_of(element), schedule), source)

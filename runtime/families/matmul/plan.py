@@ -20,7 +20,7 @@ from ...plans.plan import Launch, Plan
 from ...plans.preference import PlanPreference
 from ...plans.registry import Registered
 from ...plans.schedule import Schedule
-from ...plans.sku import VECTOR_BYTES, KernelSku, PrecisionGuarantee
+from ...plans.sku import VECTOR_BYTES, KernelSku
 from ..kernel_source import kernel_source
 from ..map.geometry import Group, IndexSpace, MapDescriptor
 from .schedules import PORTABLE, SCHEDULES, Sizes, seconds, shared_bytes, tiles
@@ -408,5 +408,5 @@ def matmul_kernels(
         for tag in tags:
             if tag in plan.DESCRIPTOR._elements:
                 element, schedule = ElementKind(tag), Schedule.parse(text)
-                guarantee = PrecisionGuarantee.of(element, plan.RUNGS, _MATH[element])
+                guarantee = plan.promised_of(element, _MATH[element])
                 yield Registered(plan.sku_of(element, arch, guarantee, schedule), source)

@@ -19,7 +19,7 @@ from ...errors import InvalidProblem
 from ...plans.plan import Launch, Plan
 from ...plans.preference import PlanPreference
 from ...plans.registry import Registered, by_element
-from ...plans.sku import VECTOR_BYTES, KernelSku, PrecisionGuarantee, Tile
+from ...plans.sku import VECTOR_BYTES, KernelSku, Tile
 from ...plans.tuned import Facts
 from .geometry import (
     MAX_GRID,
@@ -310,7 +310,7 @@ def row_kernels(
     elements = plan.DESCRIPTOR._elements
     for tag, text in sorted(by_element(elements, tiles), key=lambda row: elements.index(row[0])):
         element, tile = ElementKind(tag), Tile.parse(text)
-        guarantee = PrecisionGuarantee.of(element, plan.RUNGS)
+        guarantee = plan.promised_of(element)
         # Elsewhere another tile takes its rows, and adds in another order.
         promised = replace(guarantee, bit_stable_across_arch=False) if tile.arch else guarantee
         yield Registered(plan.sku_of(element, tile.arch or arch, promised, tile), source)

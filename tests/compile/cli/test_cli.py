@@ -328,7 +328,7 @@ def test_check_knows_every_architecture_and_layout(
     """`--all-archs` takes all that NVRTC compiles for; without options all layouts are audited, but not all kernels."""
     asked: list[Any] = []
 
-    def none(jobs: Any, *, on_done: Any, workers: Any) -> None:
+    def none(jobs: Any, *, on_done: Any, within: Any) -> None:
         asked.extend((job.arch, d) for job in jobs for d in job.source.defines if d.startswith("BARACUDA_LAYOUT="))
         for index in range(len(jobs)):
             on_done(index, CompileError("refused"))
@@ -852,7 +852,7 @@ def test_demo_compiles_every_kernel(run: Run, monkeypatch: pytest.MonkeyPatch) -
     """All SKUs for all architectures are asked for, and a failure ends the demo there."""
     asked: list[Any] = []
 
-    def refuse(jobs: Any, *, on_done: Any, workers: Any) -> None:
+    def refuse(jobs: Any, *, on_done: Any, executor: Any) -> None:
         asked.extend(jobs)
         for index in range(len(jobs)):
             on_done(index, CompileError("refused"))

@@ -1,6 +1,7 @@
 // Barriers of a block.
 #include <string.h>
 
+#include "../../include/baracuda_host/interface_sm90.h"  // by which clang knows what is visible
 #include "../check/checker.h"
 #include "state.h"
 

@@ -77,7 +77,22 @@ def test_math_precision_is_what_factors_are_rounded_to(op: str, tiled: dict[str,
 _SIDEWAYS = "normalization/rms_norm/sideways/f32/sm_80/bespoke/f32.f32.----/row1x1x1b1/-/-/-"
 
 
-@pytest.mark.parametrize("text", ["", "a/b/c", _SIDEWAYS])
+_FORWARD = "normalization/rms_norm/forward/f32/sm_80/bespoke/f32.f32.----/row1x1x1r1/-/-/-"
+
+
+def test_a_revision_is_a_part_of_a_name() -> None:
+    first, second = (rt.KernelSku.parse(_FORWARD.replace("----", f"dsb-{text}")) for text in ("", ".2"))
+    assert (first.precision_guarantee.numerics, second.precision_guarantee.numerics) == (1, 2)
+    assert str(second).split("/")[6] == "f32.f32.dsb-.2" and first != second
+    assert first.precision_guarantee.rungs == second.precision_guarantee.rungs
+    assert rt.PlanPreference(numerics=2).refuses(second, 0) is None
+    assert rt.PlanPreference(numerics=2).refuses(first, 0) == "computes bits of revision 1, numerics allows 2 only"
+
+
+_REVISED = [_FORWARD.replace("----", f"----{text}") for text in (".1", ".0", ".02", ".", ".x", ".2.3", ".99999")]
+
+
+@pytest.mark.parametrize("text", ["", "a/b/c", _SIDEWAYS, *_REVISED])
 def test_what_is_no_sku_is_refused(text: str) -> None:
     with pytest.raises(rt.InvalidProblem, match="is not a KernelSku"):
         rt.KernelSku.parse(text)

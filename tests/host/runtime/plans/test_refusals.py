@@ -259,6 +259,8 @@ _BAD_PREFERENCES: list[tuple[str, Any, str]] = [
     ("schedules", {"no"}, "unknown schedule 'no'; expected a schedule, as t128.block_q64, or a tile, as row128x1x4r8"),
     ("schedules", {"t" + "1" * 5000}, "unknown schedule 't111"),
     ("schedules", (), "schedules names none, and so allows no kernel; pass None for any"),
+    ("numerics", 0, "'numerics' must be at least 1, got 0"),
+    ("numerics", "2", "'numerics' must be an int, got '2'"),
     ("tuned", "no", "'tuned' must be True or False, got 'no'"),
 ]
 

@@ -1,0 +1,223 @@
+"""Invariant: a sweep gives the same in every executor, and a worker that dies costs the task it had."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from baracuda.checking.audit.collect import Job, Outcome, collect
+from baracuda.checking.audit.facts import Facts
+from baracuda.checking.executors import Lost, Pool, Processes, pool
+from baracuda.cli.main import main
+from baracuda.runtime import CompileError, DriverError, InvalidProblem, KernelSource, Unsupported
+from baracuda.runtime.compile.cubin import Cubin, compile_many
+
+TEXT = 'extern "C" __global__ void k(int* x) { x[threadIdx.x] = NUMBER; }'
+SOURCES = [KernelSource(f"{n}.cu", TEXT.replace("NUMBER", str(n)), "k") for n in (1, 2, 3)]
+BAD = KernelSource("bad.cu", "nonsense", "bad")
+
+
+class KilledWorker(Exception):
+    """What Dask raises, by its name."""
+
+
+class Client:
+    """What is used of `distributed.Client`."""
+
+    threads, other = 2, ""
+
+    def __init__(self, address: str, timeout: float) -> None:
+        if address != "tcp://here:1":
+            raise OSError("nobody there")
+
+    def nthreads(self) -> dict[str, int]:
+        return {"a": self.threads} if self.threads else {}
+
+    def run(self, function: Callable[[], str]) -> dict[str, str]:
+        return {"a": function() + self.other}
+
+    def get_executor(self) -> Executor:
+        return ThreadPoolExecutor(2)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> type[Client]:
+    module: Any = ModuleType("distributed")
+    module.Client = Client
+    monkeypatch.setitem(sys.modules, "distributed", module)
+    return Client
+
+
+@contextmanager
+def cluster() -> Iterator[str]:
+    """A cluster of Dask on this machine."""
+    from distributed import LocalCluster
+
+    with LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=None) as local:
+        yield local.scheduler_address.replace("tcp://", "dask://")
+
+
+@pytest.fixture(params=["threads", "processes", "fake", *(["dask"] if find_spec("distributed") else [])])
+def where(request: pytest.FixtureRequest) -> Iterator[str]:
+    if request.param == "dask":
+        with cluster() as address:
+            yield address
+        return
+    if request.param == "fake":
+        request.getfixturevalue("fake")
+    yield "dask://here:1" if request.param == "fake" else request.param
+
+
+def test_all_executors_compute_and_raise(where: str) -> None:
+    with pool(where, 2) as within:
+        assert within.workers == 2
+        futures = [within.executor.submit(divmod, n, 3) for n in range(8)]
+        wrong = within.executor.submit(int, "x")
+        assert [future.result() for future in futures] == [divmod(n, 3) for n in range(8)]
+        with pytest.raises(ValueError, match="invalid literal"):
+            wrong.result()
+
+
+def test_a_process_that_dies_costs_its_task() -> None:
+    with pool("processes", 2) as within:
+        futures = [within.executor.submit(*task) for task in ((abs, -1), (os._exit, 7), (abs, -2), (abs, -3))]
+        with pytest.raises(Lost, match="the process that had this task died with 7"):
+            futures[1].result()
+        assert [future.result() for future in (futures[0], *futures[2:])] == [1, 2, 3]
+
+
+def test_a_stopped_pool_ends_its_processes() -> None:
+    executor = Processes(1)
+    assert executor.submit(os.getpid).result() != os.getpid()
+    (process,) = executor._running
+    executor.shutdown(wait=False, cancel_futures=True)
+    process.join(60)
+    assert process.exitcode == -9
+
+
+def test_a_worker_that_dask_lost_costs_its_task(fake: type[Client]) -> None:
+    def die() -> None:
+        raise KilledWorker("k of a, 4 attempts")
+
+    with pool("dask://here:1") as within:
+        lost, other = within.executor.submit(die), within.executor.submit(abs, -1)
+        assert other.result() == 1
+        with pytest.raises(Lost, match="4 attempts"):
+            lost.result()
+
+
+def test_what_is_no_executor_is_said(fake: type[Client], monkeypatch: pytest.MonkeyPatch) -> None:
+    for where, error, says in (
+        ("dusk", InvalidProblem, "no executor 'dusk'; known are threads, processes and dask://HOST:PORT"),
+        ("dask://there:1", DriverError, "no Dask scheduler answers at there:1: nobody there; start 'dask scheduler'"),
+    ):
+        with pytest.raises(error, match=says), pool(where):
+            pass
+    monkeypatch.setattr(fake, "threads", 0)
+    with pytest.raises(DriverError, match="has no workers; start 'dask worker here:1'"), pool("dask://here:1"):
+        pass
+    monkeypatch.setattr(fake, "threads", 2)
+    monkeypatch.setattr(fake, "other", ", patched")
+    with pytest.raises(DriverError, match=r"worker a has sources \w+ .*, patched; needs"), pool("dask://here:1"):
+        pass
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(Unsupported, match=r"pip install 'baracuda-gen\[dask\]'"), pool("dask://here:1"):
+        pass
+
+
+class Losing(ThreadPoolExecutor):
+    """Loses the worker of one task."""
+
+    def __init__(self, lost: int) -> None:
+        super().__init__(1)
+        self.left = lost
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.left -= 1
+        return super().submit(lose) if self.left == 0 else super().submit(fn, *args, **kwargs)
+
+
+def lose() -> None:
+    raise Lost("the process that had this task died with -11")
+
+
+def compiled(executor: Executor) -> list[Cubin | CompileError]:
+    outcomes: dict[int, Cubin | CompileError] = {}
+    jobs = [(source, "sm_80") for source in (*SOURCES, BAD)]
+    compile_many(jobs, on_done=outcomes.__setitem__, executor=executor)
+    return [outcomes[index] for index in range(len(jobs))]
+
+
+def collected(within: Pool) -> list[Outcome]:
+    outcomes: dict[int, Outcome] = {}
+    jobs = [Job(source, "sm_80") for source in (*SOURCES, BAD)]
+    collect(jobs, on_done=outcomes.__setitem__, within=within)
+    return [outcomes[index] for index in range(len(jobs))]
+
+
+@pytest.mark.parametrize("sweep", [lambda p: compiled(p.executor), collected])
+def test_sweeps_go_on_without_a_lost_worker(
+    sweep: Callable[[Pool], list[Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BARACUDA_CACHE_DIR", str(tmp_path))
+    first = sweep(Pool(Losing(2), 1))
+    kinds = [type(outcome) for outcome in first]
+    assert kinds[1] is Lost and kinds[3] is CompileError and kinds[0] is kinds[2] is not Lost
+    again = Losing(0)
+    second = sweep(Pool(again, 1))
+    assert again.left > -4  # what was done is found
+    assert type(second[1]) is kinds[0]
+
+
+def test_a_lost_batch_of_listings_costs_its_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BARACUDA_CACHE_DIR", str(tmp_path))
+    first = collected(Pool(Losing(5), 4))
+    assert [type(outcome) for outcome in first] == [Lost, Lost, Lost, CompileError]
+    assert all(isinstance(outcome, Facts) for outcome in collected(Pool(Losing(0), 4))[:3])
+
+
+def test_results_come_into_this_cache(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever cache the workers have; and with them all is as in threads."""
+    monkeypatch.setenv("BARACUDA_CACHE_DIR", str(tmp_path / "theirs"))
+    with pool(where, 2) as within:
+        within.executor.submit(abs, -1).result()  # starts it
+        monkeypatch.setenv("BARACUDA_CACHE_DIR", str(tmp_path / "ours"))
+        outcomes, facts = compiled(within.executor), collected(within)
+    images = [outcome.image for outcome in outcomes if isinstance(outcome, Cubin)]
+    with pool() as within:
+        cached = [outcome for outcome in compiled(within.executor) if isinstance(outcome, Cubin)]
+        assert digests(collected(within)) == digests(facts)
+    assert [cubin.image for cubin in cached] == images and len(images) == 3
+    assert not any(cubin.resources.seconds for cubin in cached)
+
+
+def digests(facts: list[Outcome]) -> list[str]:
+    return [of.digest for of in facts if isinstance(of, Facts)]
+
+
+def test_commands_take_an_executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BARACUDA_CACHE_DIR", str(tmp_path))
+    command = ["compile", "ema", "--arch", "sm_80", "--layouts", "dense", "--executor", "processes", "--json"]
+    for cached in (0, 8):
+        shown = CliRunner().invoke(main, command)
+        report = json.loads(shown.stdout)
+        assert (report["kernels"], report["cached"], report["failed"]) == (8, cached, 0)
+    shown = CliRunner().invoke(main, ["check", "ema", "--executor", "dusk"])
+    assert shown.exit_code == 1 and "no executor 'dusk'" in shown.stderr

@@ -12,26 +12,25 @@ from ...spec.family import Data
 
 ELEMENTS = tuple(dict.fromkeys(tag for _, tags, _ in SCHEDULES for tag in tags))
 _PRODUCT = re.compile(r"\bsum\(\s*([a-z]\w*)\s*\*\s*([a-z]\w*)\s*,\s*([a-z]\w*)\s*\)")
-_REDUCED = re.compile(r"\b(sum|mean|var|std|prod|max|min|any|all|count|argmax|argmin|norm1|norm2|logsumexp)\(")
 _PLACE = re.compile(r"\[|\bindex\(")
 
 
 def reads_like_a_product(data: Data) -> bool:
-    """Whether each program sums products of the same two inputs and reduces nothing else, and outputs are over the
-    dims of their own and those that they share."""
-    programs = [*_programs(data)]
-    found = {match.groups() if (match := _PRODUCT.search(text)) else None for text in programs}
-    alone = all(len(_REDUCED.findall(text)) == 1 and not _PLACE.search(text) for text in programs)
-    if len(found) != 1 or None in found or not alone or not _is_plain(data):
-        return False
-    ((a, b, depth),) = found  # type: ignore[misc]
-    inputs, outputs = _mapping(data, "inputs"), _mapping(data, "outputs")
+    """Whether each program sums products of two inputs that a matrix product multiplies, and reads no computed places."""
+    programs, inputs = [*_programs(data)], _mapping(data, "inputs")
+    return _is_plain(data) and all(
+        not _PLACE.search(text) and any(_is_product(inputs, *match.groups()) for match in _PRODUCT.finditer(text))
+        for text in programs
+    )
+
+
+def _is_product(inputs: Mapping[Any, Any], a: str, b: str, depth: str) -> bool:
+    """Whether each factor has one dim of its own, and they share the depth and perhaps a batch."""
     if any({"optional", "dtype"} & _mapping(inputs, name).keys() for name in (a, b)):
         return False
     of_a, of_b = ({*_dims(inputs, name)} for name in (a, b))
-    both, over = of_a & of_b, (of_a | of_b) - {depth}
-    is_product = depth in both and len(of_a - of_b) == len(of_b - of_a) == 1 and len(both) <= 2
-    return is_product and all({*_dims(outputs, name)} == over for name in outputs)
+    both = of_a & of_b
+    return depth in both and len(of_a - of_b) == len(of_b - of_a) == 1 and len(both) <= 2
 
 
 def _is_plain(data: Data) -> bool:

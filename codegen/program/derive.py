@@ -153,8 +153,7 @@ class _Derivation:
             if line.name in self.active:
                 for part, value in zip(self._parts(Name(line.name)), self._parts(line.expr), strict=True):
                     if terms := _merged(self.adjoints.get(part, [])):
-                        terms = self._factor(terms) if self._adds_product(value) else self._one(terms, line.name)
-                        self._push(value, terms, part)
+                        self._push(value, terms if self._adds_product(value) else self._one(terms, line.name), part)
         ends = [self._end(name, source) for name, source in self.wrt.items()]
         return _needed([*self.values, *self.made], ends, self.saved)
 
@@ -244,8 +243,10 @@ class _Derivation:
         """Add what the adjoint `terms` of `expr` makes of the adjoints of the names it reads."""
         if not reads(expr) & self.active or kind_of(expr, self.kinds) != "float":
             return
-        if isinstance(expr, Name | Reduce) or _is_part(expr) or self.forward.pull:
+        is_rounded = not isinstance(expr, Name) and self._adds_product(expr)
+        if isinstance(expr, Name | Reduce) or _is_part(expr) or self.forward.pull or is_rounded:
             terms = self._fitted(terms, varies(expr, self.dims))
+        terms = self._factor(terms) if is_rounded else terms
         terms = [self._paired(term) for term in terms]
         match expr:
             case Name() | Call(op="real" | "imag", args=(Name(),)):

@@ -346,6 +346,7 @@ class _Bounds:
 
         sizes = np.abs(a.value), np.abs(b.value)
         moved = sums(sizes[0] + a.error, b.error) + sums(a.error, sizes[1])
+        moved = np.where(np.isnan(moved), np.inf, moved)  # 0 times a factor in any doubt
         count = self.space.count(dims)
         lost = self.how.depth(dims, count) * self.how.unit_roundoff * (sums(*sizes) + moved) + count * self.how.tiny
         return Bounded(sums(a.value, b.value), moved + lost)

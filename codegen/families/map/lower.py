@@ -61,9 +61,7 @@ def lower_walks(
     )
 
 
-def _walks(
-    group: KindGroup, spec: MapSpec, spec_path: str, made: Callable[[MapOp, Pass], MapOp]
-) -> Iterator[MapOp]:
+def _walks(group: KindGroup, spec: MapSpec, spec_path: str, made: Callable[[MapOp, Pass], MapOp]) -> Iterator[MapOp]:
     """The passes of some kinds that take the same ones."""
     kind, passes = next(iter(group.passes.items()))
     for number, first in enumerate(passes):

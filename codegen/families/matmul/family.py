@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import cycle
 from typing import Any
 
 from baracuda.runtime import MapDescriptor, MatmulPlan, matmul_kernels
 
-from ...program import Expr, ProgramError, Reduce
-from ...program.tree import reads
+from ...program import Expr, Line, ProgramError, Reduce, parse
+from ...program.tree import reads, walk
 from ...spec.checks import FIRST, LAST, PROGRAM, READ, everywhere
 from ...spec.family import Denied
 from ...spec.parts import Drawn, RangeSpec
 from ...spec.promises import BATCH, MACHINES
+from ...spec.scope import scope_of
 from ..map import kind_rules as kinds
 from ..map import rules as map_rules
 from ..map.family import MapFamily
-from ..map.program import split
+from ..map.program import Parts, parts_of
 from ..map.spec import MapSpec
 from . import rules
 from .claims import reads_like_a_product
 from .declared import declares
 from .lower import lower_matmul
-from .passes import passes, with_factors
-from .product import ROLES, Product, products_of
+from .passes import parts_with_factors, passes, with_factors
+from .product import ROLES, Product, factors_of, product_of, products_of
 
 # Batch, rows, columns and depth: less than a tile of any kernel, more, several, odd, one, none.
 _CASES = (
@@ -51,9 +53,16 @@ class MatmulFamily(MapFamily):
         return frozenset()
 
     @staticmethod
+    def lines(spec: MapSpec) -> tuple[Line, ...]:
+        scope = scope_of(spec)
+        lines = parse(spec.program, scope)
+        return with_factors(lines, {*scope.values, *scope.dims, *(line.name for line in lines)})
+
+    @staticmethod
     def multiplied(spec: MapSpec) -> frozenset[Expr]:
-        parts = split(spec)
-        return frozenset(line.expr for line in parts.sum_lines if line.name in products_of(spec, parts))
+        parts = parts_of(MatmulFamily.lines(spec), tuple(spec.dims), scope_of(spec).values)
+        sums = {part for line in parts.lines for part in walk(line.expr) if factors_of(part)}
+        return frozenset(part for part in sums if _is_product(part, spec, parts))
 
     @staticmethod
     def batch_of(spec: MapSpec) -> str | None:
@@ -68,7 +77,7 @@ class MatmulFamily(MapFamily):
 
     def rests_on_batch(self, spec: MapSpec) -> Iterator[Denied]:
         """What is summed over the batch, or by a map. Matrix instructions add up differently on each architecture."""
-        parts = with_factors(split(spec))
+        parts = parts_with_factors(spec)
         products, batch = products_of(spec, parts), _batch_dim(spec)
         lines = {line.name: line.expr for line in parts.lines}
         for name in spec.outputs:
@@ -85,12 +94,18 @@ class MatmulFamily(MapFamily):
     @staticmethod
     def usual_cases(spec: MapSpec) -> Iterator[dict[str, Any]]:
         for sizes in _CASES:
-            yield {name: size for name, size in zip(_fields(spec), sizes, strict=True) if name}
+            yield _extents(spec, sizes)
 
     @staticmethod
     def usual_draw(spec: MapSpec) -> dict[str, Drawn]:
-        most = (3, 300, 300, 200)
-        return {name: RangeSpec(low=0, high=high) for name, high in zip(_fields(spec), most, strict=True) if name}
+        return {name: RangeSpec(low=0, high=high) for name, high in _extents(spec, (3, 300, 300, 200)).items()}
+
+
+def _is_product(expr: Expr, spec: MapSpec, parts: Parts) -> bool:
+    try:
+        return bool(product_of(expr, spec, parts))
+    except ProgramError:
+        return False
 
 
 def _first_product(spec: MapSpec) -> dict[str, str]:
@@ -104,11 +119,13 @@ def _batch_dim(spec: MapSpec) -> str:
     return _first_product(spec)["rows"]
 
 
-def _fields(spec: MapSpec) -> tuple[str, ...]:
-    """The fields that are the extents of batch, rows, columns and depth; "" for those that are no field."""
+def _extents(spec: MapSpec, sizes: tuple[int, ...]) -> dict[str, int]:
+    """The fields with an extent each: batch, rows, columns and depth of the first product, others as these in turn."""
     dims = _first_product(next(iter(spec.by_kind.values())))
-    fields = (spec.dims[dims[role]].of if role in dims else "" for role in ROLES)
-    return tuple(field if field in spec.descriptor else "" for field in fields)
+    roles = [spec.dims[dims[role]].of if role in dims else "" for role in ROLES]
+    others = dict.fromkeys(dim.of for dim in spec.dims.values() if dim.of not in roles)
+    extents = [*zip(roles, sizes, strict=True), *zip(others, cycle(sizes[1:]), strict=False)]
+    return {field: size for field, size in extents if field in spec.descriptor}
 
 
 FAMILY = MatmulFamily(

@@ -1,15 +1,16 @@
 """Cuts a program with matrix products into passes: one for each product, and those of a map for the rest.
 
-What becomes of a product is its pass's epilogue, as far as it needs no other reduction of a later pass. A factor that is
-no input is handed over in memory: by the product that it is made of, or by a pass of its own.
+What becomes of a product is its pass's epilogue, as far as it needs no reduction of a later pass. A factor that is no
+input is handed over in memory: by the product that it is made of, or by a pass of its own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from ...program import Line, Name, Reduce
-from ...program.tree import Call, Cast, Expr
+from ...program.tree import Call, Cast, Expr, mapped
 from ..map.passes import Cut, Pass, Walk, hoisted
 from ..map.program import Parts, numbered, parts_of, split
 from ..map.spec import MapSpec
@@ -21,28 +22,38 @@ def passes(spec: MapSpec, held: str = "held") -> tuple[Pass, ...]:
 
     Names of arrays that are handed over end in `held`.
     """
-    parts = with_factors(split(spec))
+    parts = parts_with_factors(spec)
     return tuple(_Cut(spec, hoisted(parts), held).passes())
 
 
-def with_factors(parts: Parts) -> Parts:
-    """The same with a line of its own for each value that is rounded within a product."""
-    lines, taken = list[Line](), {*parts.dims}
+def parts_with_factors(spec: MapSpec) -> Parts:
+    """The parts of the program, in which factors of products are names."""
+    parts = split(spec)
+    return parts_of(with_factors(parts.lines, parts.dims), parts.cells, parts.dims)
 
-    def named(factor: Expr, line: Line) -> Expr:
-        if not (isinstance(factor, Cast) and factor.to == "T"):
-            return factor
-        name = next(n for n in numbered(f"{line.name}_factor") if n not in taken)
-        taken.add(name)
-        lines.append(Line(name, factor, line.number))
+
+def with_factors(lines: Iterable[Line], taken: Iterable[str]) -> tuple[Line, ...]:
+    """The lines with one more for each value that is rounded within a product."""
+    found, names = list[Line](), {*taken}
+
+    def named(expr: Expr, line: Line) -> Expr:
+        match expr:
+            case Reduce(kind="sum", arg=Call(op="mul", args=(a, b)), dims=dims):
+                return Reduce("sum", Call("mul", (factor(a, line), factor(b, line))), dims)
+        return mapped(expr, lambda e: named(e, line))
+
+    def factor(expr: Expr, line: Line) -> Expr:
+        if not (isinstance(expr, Cast) and expr.to == "T"):
+            return named(expr, line)
+        name = next(n for n in numbered(f"{line.name}_factor") if n not in names)
+        names.add(name)
+        found.append(Line(name, named(expr, line), line.number))
         return Name(name)
 
-    for line in parts.lines:
-        match line.expr:
-            case Reduce(kind="sum", arg=Call(op="mul", args=(a, b)), dims=dims):
-                line = replace(line, expr=Reduce("sum", Call("mul", (named(a, line), named(b, line))), dims))
-        lines.append(line)
-    return parts_of(tuple(lines), parts.cells, parts.dims)
+    for line in lines:
+        expr = named(line.expr, line)
+        found.append(Line(line.name, expr, line.number))
+    return tuple(found)
 
 
 class _Cut(Cut):

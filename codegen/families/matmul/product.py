@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...program import Name, ProgramError, Reduce, to_source
-from ...program.tree import Call, Cast, Expr, Line
+from ...program.tree import Call, Cast, Expr
 from ..map.program import Parts
 from ..map.spec import MapSpec
 
@@ -39,31 +39,31 @@ def products_of(spec: MapSpec, parts: Parts) -> dict[str, Product]:
     found, why = dict[str, Product](), list[ProgramError]()
     for line in parts.sum_lines:
         try:
-            found[line.name] = _product(line, spec, parts)
+            found[line.name] = product_of(line.expr, spec, parts, line.number)
         except ProgramError as error:
             why.append(error)
-    if not found:
-        raise why[0] if why else ProgramError(
-            "there is no matrix product; write sum(a * b, dim)", parts.lines[0].number
-        )
-    return found
+    if found:
+        return found
+    none = ProgramError("there is no matrix product; write sum(a * b, dim)", parts.lines[0].number)
+    raise [*why, none][0]
 
 
-def _product(line: Line, spec: MapSpec, parts: Parts) -> Product:
-    found = factors_of(line.expr)
+def product_of(expr: Expr, spec: MapSpec, parts: Parts, number: int = 0) -> Product:
+    """The product that an expression of line `number` is; raises ProgramError if it is none."""
+    found = factors_of(expr)
     if found is None:
-        text = f"{to_source(line.expr)} is no matrix product; write sum(a * b, dim) of two inputs"
-        raise ProgramError(text, line.number)
+        text = f"{to_source(expr)} is no matrix product; write sum(a * b, dim) of two inputs"
+        raise ProgramError(text, number)
     a, b, depth = found
     for name in (a, b):
         if text := _no_factor(name, spec, parts):
-            raise ProgramError(f"{name!r} {text}", line.number)
+            raise ProgramError(f"{name!r} {text}", number)
     of_a, of_b = parts.dims[a], parts.dims[b]
     both, rows, columns = (of_a & of_b) - {depth}, of_a - of_b, of_b - of_a
     if len(both) > 1 or len(rows) != 1 or len(columns) != 1:
         own_a, own_b, of_both = (_listed(spec, dims) for dims in (rows, columns, both))
         own = f"{a!r} has dims {own_a} of its own, {b!r} {own_b}, both {of_both}"
-        raise ProgramError(f"{own}; a matrix product has one, one and at most one", line.number)
+        raise ProgramError(f"{own}; a matrix product has one, one and at most one", number)
     dims = {"batch": next(iter(both), ""), "rows": min(rows), "columns": min(columns), "depth": depth}
     product = Product(a, b, tuple((role, dim) for role, dim in dims.items() if dim))
     return oriented(product, tuple(spec.dims))

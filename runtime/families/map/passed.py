@@ -103,19 +103,19 @@ class PassedPlan(Plan[M]):
     @classmethod
     def base_of(cls, declared: DeclaredPass) -> type[PassedPlan[Any]]:
         """What the plan of a pass derives from: what the plan itself does."""
-        base: Any
+        base: type[PassedPlan[Any]]
         (base,) = cls.__bases__
-        return base  # type: ignore[no-any-return]
+        return base
 
     @classmethod
     def within(cls, descriptor: M, row: Registered, layouts: frozenset[str]) -> tuple[Registered, frozenset[str]]:
-        """The row of a pass in the plan of that `row`, and what of that plan's layouts the pass is for."""
-        return row, layouts
+        """The row of a pass in the plan of that `row`, and the pass's layouts among that plan's, or all if none is."""
+        return row, layouts & {*cls.LAYOUTS} or frozenset(cls.LAYOUTS)
 
     @cached_property
     def _kind(self) -> dict[str, str]:
         """The constant of what is computed, where kinds differ in it."""
-        offered: tuple[str, ...] = self.descriptor._kinds  # type: ignore[attr-defined]
+        offered: tuple[str, ...] = self.descriptor._kinds
         return {"KIND": getattr(self.descriptor, "kind", "")} if offered and not self.SHARED else {}
 
     def _depth_in_passes(self, dims: Collection[str], count: int) -> float:

@@ -24,7 +24,6 @@ from ...plans.schedule import Schedule
 from ...plans.sku import VECTOR_BYTES, KernelSku, PrecisionGuarantee
 from ..kernel_source import kernel_source
 from ..map.geometry import Group, IndexSpace, MapDescriptor
-from ..map.map_pass import MapPass
 from ..map.passed import DeclaredPass, PassedPlan
 from ..map.plan import MapPlan
 from .matmul_pass import MatmulPass
@@ -115,11 +114,12 @@ class MatmulPlan(PassedPlan[M]):
     @classmethod
     def within(cls, descriptor: M, row: Registered, layouts: frozenset[str]) -> tuple[Registered, frozenset[str]]:
         """The row with the schedule that takes the least time by the model, and what of the layouts products have."""
+        row, layouts = super().within(descriptor, row, layouts)
         tag, size = row.sku.element, row.sku.element.row.bytes
         known = [Schedule.parse(text) for arch, tags, text in SCHEDULES if arch == row.sku.arch and tag in tags]
         sizes, portable = cls.sizes_of(descriptor), row.sku.arch == "sm_80"
         best = min(known, key=lambda schedule: 0.0 if portable else seconds(sizes, schedule, size))
-        return replace(row, sku=replace(row.sku, schedule=best)), layouts & {*_LAYOUTS} or frozenset(_LAYOUTS)
+        return replace(row, sku=replace(row.sku, schedule=best)), layouts
 
     @classmethod
     def shape_text(cls, argument: Argument) -> str:
@@ -129,7 +129,7 @@ class MatmulPlan(PassedPlan[M]):
     @classmethod
     def dims_text(cls) -> str:
         """The fields that dims come from."""
-        dims: dict[str, str] = cls.DESCRIPTOR._dims  # type: ignore[attr-defined]
+        dims: dict[str, str] = cls.DESCRIPTOR._dims
         return f"{', '.join([f'{dim} is {text}' for dim, text in dims.items()])};\n"
 
     @classmethod

@@ -65,9 +65,15 @@ class PassedPlan(Plan[M]):
 
     @classmethod
     def _pass_plans(cls, descriptor: M) -> Sequence[type[PassedPlan[Any]]]:
-        """The passes of a problem, of whose kind they may be."""
+        """The passes of a problem, of whose kind they may be, that make something that is there."""
         kind = getattr(descriptor, "kind", "")
-        return [of for of in cls.PASS_PLANS if not of.KINDS or kind in of.KINDS]
+        return [of for of in cls.PASS_PLANS if (not of.KINDS or kind in of.KINDS) and of._is_wanted(descriptor)]
+
+    @classmethod
+    def _is_wanted(cls, descriptor: M) -> bool:
+        """Whether any output is there."""
+        flags = [argument.optional for argument in cls.ARGUMENTS.values() if argument.written]
+        return any(not flag or getattr(descriptor, flag) for flag in flags)
 
     @classmethod
     def cannot_hold(cls, descriptor: M, sku: KernelSku) -> str | None:
@@ -78,7 +84,7 @@ class PassedPlan(Plan[M]):
     def workspace_of(cls, descriptor: M, sku: KernelSku) -> int:
         """Bytes of the partial sums that blocks share, and of what passes hand over."""
         if cls.PASS_PLANS:
-            parts = max(sum(of._parts_bytes(descriptor, sku)) for of in cls._pass_plans(descriptor))
+            parts = max([sum(of._parts_bytes(descriptor, sku)) for of in cls._pass_plans(descriptor)], default=0)
             return parts + sum(rounded(size) for size, *_ in cls._handed_over(descriptor).values())
         return sum(cls._parts_bytes(descriptor, sku))
 

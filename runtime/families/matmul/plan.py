@@ -109,7 +109,12 @@ class MatmulPlan(PassedPlan[M]):
         """Where its arrays lie, and what it sums over."""
         axes = {name: plan.AXES[name] for name in (*declared.reads, *declared.writes)}
         assert declared.dims is not None
-        return {"AXES": axes, "SUMMED": (declared.dims["depth"],)}
+        depth = declared.dims["depth"]
+        # What is handed over is contiguous along its last axis.
+        held = [place for place, name in enumerate(declared.factors) if name in plan.HELD]
+        sides = {place: axes[declared.factors[place]][-1] != (depth,) for place in held}
+        fit = [n for n, of in _LAYOUTS.items() if of.strided or all(of[place] == side for place, side in sides.items())]
+        return {"AXES": axes, "SUMMED": (depth,), "LAYOUTS": tuple(fit)}
 
     @classmethod
     def within(cls, descriptor: M, row: Registered, layouts: frozenset[str]) -> tuple[Registered, frozenset[str]]:

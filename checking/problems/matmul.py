@@ -24,9 +24,9 @@ class MatmulProblem(MapProblem, family="matmul"):
 
     @classmethod
     def limits(cls, subject: Subject) -> tuple[str, ...]:
-        """A tile and its neighbour, the depth of a buffer, and of all of them; of several passes, those of maps."""
+        """A tile and its neighbour, the depth of a buffer, and of all of them; of several passes, a pack."""
         if subject.plan.PASSES:
-            return super().limits(subject)
+            return (*super(MapProblem, cls).limits(subject), "last < pack")
         sides = ("tall < block_m", "tall < 2 * block_m", "wide < block_n", "depth < buffer", "depth < stages * buffer")
         return (*super(MapProblem, cls).limits(subject), *sides)
 

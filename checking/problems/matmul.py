@@ -17,6 +17,11 @@ class MatmulProblem(MapProblem, family="matmul"):
     walks_space = False
 
     @property
+    def split(self) -> float:
+        """The least TF32 number, to which the second part of a float is cut off."""
+        return 2.0**-136 if self.plan.precision_guarantee.math_precision == "tf32x3" else 0.0
+
+    @property
     def size(self) -> int:
         """Elements of all arrays; none if no result has any."""
         sizes = {name: self.space.count(self.spec.arguments[name].over) for name in self.arguments}

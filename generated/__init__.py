@@ -54,7 +54,9 @@ _CLASSES = {
     "loss.reduced_loss_backward": "ReducedLossBackwardDescriptor ReducedLossBackwardPlan",
     "matrix.baddbmm": "BaddbmmDescriptor BaddbmmPlan",
     "matrix.dense_gemm": "DenseGemmDescriptor DenseGemmPlan",
+    "matrix.dense_gemm_backward": "DenseGemmBackwardDescriptor DenseGemmBackwardPlan",
     "matrix.linear": "LinearDescriptor LinearPlan",
+    "matrix.linear_backward": "LinearBackwardDescriptor LinearBackwardPlan",
     "normalization.batch_norm": "BatchNormDescriptor BatchNormPlan",
     "normalization.batch_norm_backward": "BatchNormBackwardDescriptor BatchNormBackwardPlan",
     "normalization.group_norm": "GroupNormDescriptor GroupNormPlan",
@@ -155,7 +157,9 @@ if TYPE_CHECKING:
     from .loss.reduced_loss_backward import *
     from .matrix.baddbmm import *
     from .matrix.dense_gemm import *
+    from .matrix.dense_gemm_backward import *
     from .matrix.linear import *
+    from .matrix.linear_backward import *
     from .normalization.batch_norm import *
     from .normalization.batch_norm_backward import *
     from .normalization.group_norm import *

@@ -154,6 +154,12 @@ def dense_gemm(a: rt.Array, b: rt.Array, *, y: rt.Array = None, stream: rt.Strea
     """Products of matrices, whose rows have the same bits in a batch of any size. See `DenseGemmPlan.run`,
     `DenseGemmDescriptor`."""
 
+_dense_gemm_backward = NamedTuple("_dense_gemm_backward", [("da", Any), ("db", Any)])
+def dense_gemm_backward(dy: rt.Array, a: rt.Array, b: rt.Array, *, da: rt.Array = None, db: rt.Array = None,
+                        stream: rt.Stream = None) -> _dense_gemm_backward:
+    """Gradients of dense_gemm with respect to a and b. See `DenseGemmBackwardPlan.run`,
+    `DenseGemmBackwardDescriptor`."""
+
 def dropout(x: rt.Array, seed: rt.Array, offset: rt.Array, *, p: float, y: rt.Array = None,
             stream: rt.Stream = None) -> Any:
     """Zeroes elements at random and scales the others. See `DropoutPlan.run`, `DropoutDescriptor`."""
@@ -255,6 +261,12 @@ def linear(x: rt.Array, w: rt.Array, bias: rt.Array = None, *, kind: str, y: rt.
            stream: rt.Stream = None) -> Any:
     """A linear layer, its bias and its activation, whose rows have the same bits in a batch of any size. See
     `LinearPlan.run`, `LinearDescriptor`."""
+
+def linear_backward(dy: rt.Array, x: rt.Array, w: rt.Array, bias: rt.Array = None, *, kind: str, dx: rt.Array = None,
+                    dw: rt.Array = None, dbias: rt.Array = None, dbias_dtype: DTypeLike | None = None,
+                    stream: rt.Stream = None) -> Any:
+    """Gradients of linear with respect to x and w and bias. See `LinearBackwardPlan.run`,
+    `LinearBackwardDescriptor`."""
 
 def lion(p: rt.Array, g: rt.Array, m: rt.Array, lr: rt.Array, *, beta1: float = 0.9, beta2: float = 0.99,
          weight_decay: float = 0.0, stream: rt.Stream = None) -> Any:

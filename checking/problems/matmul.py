@@ -1,4 +1,4 @@
-"""A problem of the matmul family: a product of two arrays, and what is made of it."""
+"""A problem of the matmul family: products of two arrays, and what is made of them."""
 
 from __future__ import annotations
 
@@ -17,21 +17,29 @@ class MatmulProblem(MapProblem, family="matmul"):
     walks_space = False
 
     @property
+    def split(self) -> float:
+        """The least TF32 number, to which the second part of a float is cut off."""
+        return 2.0**-136 if self.plan.precision_guarantee.math_precision == "tf32x3" else 0.0
+
+    @property
     def size(self) -> int:
-        """Elements of all arrays; none of an empty result."""
-        over = [self.spec.arguments[name].over for name in self.arguments]
-        of_all = sum(map(self.space.count, over))
-        return 0 if self.plan.sizes_of(self.descriptor).is_empty else of_all
+        """Elements of all arrays; none if no result has any."""
+        sizes = {name: self.space.count(self.spec.arguments[name].over) for name in self.arguments}
+        return sum(sizes.values()) if any(sizes[name] for name in self.written) else 0
 
     @classmethod
     def limits(cls, subject: Subject) -> tuple[str, ...]:
-        """A tile and its neighbour, the depth of a buffer, and of all of them."""
+        """A tile and its neighbour, the depth of a buffer, and of all of them; of several passes, a pack."""
+        if subject.plan.PASSES:
+            return (*super(MapProblem, cls).limits(subject), "last < pack")
         sides = ("tall < block_m", "tall < 2 * block_m", "wide < block_n", "depth < buffer", "depth < stages * buffer")
         return (*super(MapProblem, cls).limits(subject), *sides)
 
     def numbers(self, descriptor: Any, sku: KernelSku) -> Mapping[str, Any]:
         assert isinstance(sku.schedule, Schedule)
         plan: type[MatmulPlan[Any]] = self.subject.plan
+        if plan.PASSES:
+            return super().numbers(descriptor, sku)
         sizes, numbers = plan.sizes_of(descriptor), dict(sku.schedule.numbers)
         tall, wide = (sizes.columns, sizes.rows) if numbers.get("swapped") else (sizes.rows, sizes.columns)
         of_tile = {"tall": tall, "wide": wide, "depth": sizes.depth, "buffer": numbers.get("block_k", 64)}

@@ -284,6 +284,11 @@ class ProgramProblem(Problem):
         """The outputs that are made of elements of inputs, not of reductions alone."""
         return self.spec.outputs
 
+    @property
+    def split(self) -> float:
+        """What a factor of a sum of products may lose beside a roundoff."""
+        return 0.0
+
     def depth(self, dims: tuple[str, ...], count: int) -> float:
         """The longest chain of additions that a kernel makes of a sum of `count` terms along `dims`."""
         raise AssertionError("families define this")

@@ -282,6 +282,16 @@ def index_numbers(op: MapOp) -> Code:
     return Code(", ".join(f"{d}_index = {number_in(f'{d}_index', op)}" for d in op.indices))
 
 
+def walk_headers(op: MapOp) -> Code:
+    """The headers of a map's walks, each for the passes that take it, where others take another."""
+    lines = []
+    for path, numbers in op.headers:
+        passes = " || ".join(f"BARACUDA_PASS == {number}" for number in numbers)
+        include = f"#include <baracuda/{path}>"
+        lines += [f"#if {passes}", include, "#endif"] if passes else [include]
+    return Code("\n".join(lines))
+
+
 def keys(op: MapOp) -> Code:
     """Of a walk that reduces by an index, the array that lists are by."""
     return Code(in_kernel(op.lists[0]))
@@ -329,9 +339,9 @@ def _kinds(context: Context) -> Kinds:
 
 
 _FILTERS: tuple[Callable[..., Code | bool], ...] = (
-    *(path, has, if_present, and_present, unless_absent, absent, value_type, word, stored_type, dtype, type_macro),
-    *(const, struct, operand, operands, operand_type, cuda, start, step, member, read, assignment, part),
+    *(path, has, if_present, and_present, unless_absent, absent, value_type, word, stored_type, dtype),
+    *(type_macro, const, struct, operand, operands, operand_type, cuda, start, step, member, read, assignment, part),
     *(body_doc, body_struct, beside_lane, each, stored_value, still, outside, term, monoid),
-    *(is_operand, argument, arrays, index_numbers, keys, monoids, placed_value),
+    *(is_operand, argument, arrays, index_numbers, keys, monoids, placed_value, walk_headers),
 )
 FILTERS = {function.__name__: function for function in _FILTERS}

@@ -104,6 +104,8 @@ class Forward:
     pull: frozenset[str] = frozenset()  # dims out of whose sums goes what does not vary along them
     tensors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # what may be read at places, and its dims
     sizes: Mapping[str, frozenset[Expr]] = field(default_factory=dict)  # what says the size of each dim
+    products: frozenset[Expr] = frozenset()  # matrix products, whose factors are elements: their adjoints are, too
+    elements: frozenset[str] = frozenset()  # the adjoints that come in as elements
 
 
 def derive(
@@ -132,6 +134,7 @@ class _Derivation:
     balanced: dict[Expr, frozenset[str]] = field(default_factory=dict)  # what sums to 0 over these dims
     made: list[Line] = field(default_factory=list)
     active: set[str] = field(default_factory=set)
+    rounded: set[str] = field(default_factory=set)  # adjoints that are elements
 
     def lines(self) -> tuple[Line, ...]:
         self.dims, self.kinds = dict(self.forward.dims), dict(self.forward.kinds)
@@ -142,6 +145,7 @@ class _Derivation:
         for line in self.forward.lines:
             self._value(line.name, self._named(line.expr, root=True))
         self.active |= {*self.wrt.values()}
+        self.rounded |= self.forward.elements
         for line in self.values:
             if reads(line.expr) & self.active:
                 self.active.add(line.name)
@@ -149,7 +153,7 @@ class _Derivation:
             if line.name in self.active:
                 for part, value in zip(self._parts(Name(line.name)), self._parts(line.expr), strict=True):
                     if terms := _merged(self.adjoints.get(part, [])):
-                        self._push(value, self._one(terms, line.name), part)
+                        self._push(value, terms if self._adds_product(value) else self._one(terms, line.name), part)
         ends = [self._end(name, source) for name, source in self.wrt.items()]
         return _needed([*self.values, *self.made], ends, self.saved)
 
@@ -211,6 +215,24 @@ class _Derivation:
         self.parts[line] = terms
         return [Term(1.0, (Name(line),), (), tuple(e for e in terms[0].when if all(e in t.when for t in terms)))]
 
+    def _adds_product(self, expr: Expr) -> bool:
+        """Whether it is a matrix product, or a sum of one and other values."""
+        match expr:
+            case Name(id=name):
+                return any(line.name == name and line.expr in self.forward.products for line in self.values)
+            case Call(op="add" | "sub", args=args):
+                return any(map(self._adds_product, args))
+        return expr in self.forward.products
+
+    def _factor(self, terms: list[Term]) -> list[Term]:
+        """The terms as one element, to be multiplied: rounded to the element's type, unless it is one."""
+        match terms:
+            case [Term(scale=1.0, top=(Name(id=name),), bottom=(), when=())] if name in self.rounded:
+                return terms
+        name = self._line(self._fresh("dz"), Cast("T", self._sum(terms)))
+        self.rounded.add(name)
+        return [Term(1.0, (Name(name),))]
+
     def _line(self, name: str, expr: Expr) -> str:
         self.dims[name] = varies(expr, self.dims)
         self.kinds[name] = "float"
@@ -221,8 +243,10 @@ class _Derivation:
         """Add what the adjoint `terms` of `expr` makes of the adjoints of the names it reads."""
         if not reads(expr) & self.active or kind_of(expr, self.kinds) != "float":
             return
-        if isinstance(expr, Name | Reduce) or _is_part(expr) or self.forward.pull:
+        is_rounded = not isinstance(expr, Name) and self._adds_product(expr)
+        if isinstance(expr, Name | Reduce) or _is_part(expr) or self.forward.pull or is_rounded:
             terms = self._fitted(terms, varies(expr, self.dims))
+        terms = self._factor(terms) if is_rounded else terms
         terms = [self._paired(term) for term in terms]
         match expr:
             case Name() | Call(op="real" | "imag", args=(Name(),)):

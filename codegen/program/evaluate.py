@@ -222,13 +222,15 @@ class Arithmetic:
     """How a kernel computes: the accumulator's unit roundoff, the smallest thing it can round to, and its sums.
 
     `depth(dims, count)` is the number of roundings the longest chain of additions makes to sum `count` terms.
-    `casts` gives the unit roundoff of each element type a program casts to.
+    `casts` gives the unit roundoff of each element type a program casts to. `split` is what a factor of a sum of
+    products may lose beside a roundoff, where it is multiplied in parts that underflow.
     """
 
     unit_roundoff: float
     tiny: float
     depth: Callable[[tuple[str, ...], int], float]
     casts: Mapping[str, float]
+    split: float = 0.0
 
 
 def bound(
@@ -345,7 +347,9 @@ class _Bounds:
             return contracted(self.xp, *full, dims, self.space)
 
         sizes = np.abs(a.value), np.abs(b.value)
-        moved = sums(sizes[0] + a.error, b.error) + sums(a.error, sizes[1])
+        errors = [np.asarray(of.error, np.float64) + self.how.split for of in (a, b)]
+        moved = sums(sizes[0] + errors[0], errors[1]) + sums(errors[0], sizes[1])
+        moved = np.where(np.isnan(moved), np.inf, moved)  # 0 times a factor in any doubt
         count = self.space.count(dims)
         lost = self.how.depth(dims, count) * self.how.unit_roundoff * (sums(*sizes) + moved) + count * self.how.tiny
         return Bounded(sums(a.value, b.value), moved + lost)

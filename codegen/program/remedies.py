@@ -38,7 +38,7 @@ def _instead(node: ast.AST) -> str:
         case ast.Constant(value=complex()):
             return "the imaginary unit is complex(0, 1)"
         case ast.BinOp(op=ast.MatMult()):
-            return "there are no matrix products; the body family is for those"
+            return "a matrix product is a sum, as in sum(a * b, dim)"
         case ast.BinOp(op=ast.Pow()):
             return "** takes a whole exponent; write exp(y * log(x)) or sqrt(x)"
     return next((text for kinds, text in _SYNTAX if isinstance(node, kinds)), "")

@@ -73,7 +73,9 @@ def derived_program(
     dims |= {name: over[name] for name in kept}
     axes = {name: of.dims for name, of in axes_of(spec).items()}
     axes |= {name: spec.outputs[output].dims for name, output in (*cotangents.items(), *zip(kept, kept, strict=True))}
-    forward = Forward(lines, kinds_of(spec, lines), dims, family.pulled(spec), axes, family.sizes(spec))
+    elements = frozenset(d for d, of in cotangents.items() if spec.outputs[of].holds_elements)
+    of_family = family.pulled(spec), axes, family.sizes(spec), family.multiplied(spec)
+    forward = Forward(lines, kinds_of(spec, lines), dims, *of_family, elements)
     return derive(forward, cotangents, wrt, kept)
 
 

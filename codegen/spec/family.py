@@ -117,6 +117,11 @@ class Family:
         return frozenset()
 
     @staticmethod
+    def multiplied(spec: Any) -> frozenset[Expr]:
+        """The sums of products whose factors kernels take as elements, which gradients are rounded to first."""
+        return frozenset()
+
+    @staticmethod
     def sizes(spec: Any) -> dict[str, frozenset[Expr]]:
         """What says the size of each dim in a program: the int field that gives it."""
         return {}

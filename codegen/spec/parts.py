@@ -112,6 +112,11 @@ class TensorSpec(Strict):
         return "array"
 
     @property
+    def holds_elements(self) -> bool:
+        """Whether it is there in every call, and of the element type."""
+        return self.dtype == ("T",) and not self.optional
+
+    @property
     def shapes_written(self) -> tuple[str, ...]:
         """The shapes that it may have, as a spec writes them: as formulas, or along which dims it lies."""
         return ()

@@ -171,14 +171,9 @@ struct Program : MapProgram {
 #endif
 
 #if BARACUDA_PASS == 5
-enum class Kind { max, min };
-constexpr Kind KIND = Kind::BARACUDA_KIND;
-template <Kind, class acc_t> struct Monoids;
-template <class acc_t> struct Monoids<Kind::max, acc_t> { using the_sum_ = Sum<acc_t>; };
-template <class acc_t> struct Monoids<Kind::min, acc_t> { using the_sum_ = Sum<acc_t>; };
 struct Program : MapProgram {
     template <template <class> class Of> struct Reduced {
-        Of<typename Monoids<KIND, acc_t>::the_sum_> the_sum_;
+        Of<Sum<acc_t>> the_sum_;
         template <class F, class... Lists> __device__ static constexpr void each(const F& f, Lists&... of) {
             f(of.the_sum_...);
         }
@@ -194,10 +189,9 @@ struct Program : MapProgram {
     struct Terms : Body<Reads<&Args::x_, &Args::y_max_held_>, Writes<>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane, Reduced<ValueOf>& term) {
-                [[maybe_unused]] const acc_t x_ = acc_t(lane.in(args.x_));
-                [[maybe_unused]] const acc_t y_max_held_ = acc_t(lane.in(args.y_max_held_));
-                if constexpr (KIND == Kind::max) term.the_sum_ = x_ == y_max_held_ ? acc_t(1.0) : acc_t(0.0);
-                if constexpr (KIND == Kind::min) term.the_sum_ = x_ == y_max_held_ ? acc_t(1.0) : acc_t(0.0);
+                const acc_t x_ = acc_t(lane.in(args.x_));
+                const acc_t y_max_held_ = acc_t(lane.in(args.y_max_held_));
+                term.the_sum_ = x_ == y_max_held_ ? acc_t(1.0) : acc_t(0.0);
             });
         }
     };
@@ -206,16 +200,9 @@ struct Program : MapProgram {
     struct Epilogue : Body<Reads<>, Writes<&Args::dx_part_max_held_>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
-                if constexpr (KIND == Kind::max) {
-                    const acc_t the_sum_ = reduced.the_sum_;
-                    const acc_t dx_part_ = acc_t(1.0) / the_sum_;
-                    lane.store(args.dx_part_max_held_, acc_of<T>(dx_part_));
-                }
-                if constexpr (KIND == Kind::min) {
-                    const acc_t the_sum_ = reduced.the_sum_;
-                    const acc_t dx_part_ = acc_t(1.0) / the_sum_;
-                    lane.store(args.dx_part_max_held_, acc_of<T>(dx_part_));
-                }
+                const acc_t the_sum_ = reduced.the_sum_;
+                const acc_t dx_part_ = acc_t(1.0) / the_sum_;
+                lane.store(args.dx_part_max_held_, acc_of<T>(dx_part_));
             });
         }
     };
@@ -224,8 +211,6 @@ struct Program : MapProgram {
 
 #if BARACUDA_PASS == 6
 template <typename T> using dy_type = BARACUDA_TYPE_DY;
-enum class Kind { max, min };
-constexpr Kind KIND = Kind::BARACUDA_KIND;
 struct Program : MapProgram {
     struct Args : WalkArgs<5> {
         Array<const dy_type<T>, 0> dy_;
@@ -240,14 +225,11 @@ struct Program : MapProgram {
         Writes<&Args::dx_>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane) {
-                [[maybe_unused]] const acc_t dy_ = acc_t(lane.in(args.dy_));
-                [[maybe_unused]] const acc_t x_ = acc_t(lane.in(args.x_));
-                [[maybe_unused]] const acc_t y_max_held_ = acc_t(lane.in(args.y_max_held_));
-                [[maybe_unused]] const acc_t dx_part_max_held_ = acc_t(lane.in(args.dx_part_max_held_));
-                if constexpr (KIND == Kind::max) lane.store(args.dx_, T(dx_part_max_held_ * (x_ == y_max_held_
-                    ? dy_ : acc_t(0.0))));
-                if constexpr (KIND == Kind::min) lane.store(args.dx_, T(dx_part_max_held_ * (x_ == y_max_held_
-                    ? dy_ : acc_t(0.0))));
+                const acc_t dy_ = acc_t(lane.in(args.dy_));
+                const acc_t x_ = acc_t(lane.in(args.x_));
+                const acc_t y_max_held_ = acc_t(lane.in(args.y_max_held_));
+                const acc_t dx_part_max_held_ = acc_t(lane.in(args.dx_part_max_held_));
+                lane.store(args.dx_, T(dx_part_max_held_ * (x_ == y_max_held_ ? dy_ : acc_t(0.0))));
             });
         }
     };
@@ -432,11 +414,11 @@ struct Program : MapProgram {
 // @lines templates/map_bodies.jinja:40 1 19 9 -51 17 0*2 56 1*3 -54 1 0 19 9 12 0*2 -54 0 5 0*3 59 1*2
 // @lines templates/map.cu.jinja:73 2 1 -64 6 12 19 2 0*6 17 1 templates/map_bodies.jinja:40 1 0 19 9 -51 0*5 9 0*2 5 59
 // @lines 1*2 templates/map.cu.jinja:73 2 1 -64 9 1 2*2 0 4 8 2*4 1 2*2 0 12 5 1 templates/map_bodies.jinja:40 1 19 9
-// @lines -51 17 0 56 1*3 -54 1 19 9 8 4 -49 55 -10 4 -49 55 4 1*2 templates/map.cu.jinja:73 2 1 -64 9 1 2*2 0 4 8 2*4 1
-// @lines 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 19 9 -51 0 17 0 56 1*3 -54 1 19 9 8 4 -54 5 55 -10 4 -54 5 55 4
-// @lines 1*2 templates/map.cu.jinja:73 2 1 -64 6 3 1 8 19 2 0*4 17 1 templates/map_bodies.jinja:40 1 0 19 9 -51 0*3 14
-// @lines 0*3 59 1*2 templates/map.cu.jinja:73 2 1 -64 6 12 8 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 19 9
-// @lines -51 17 56 1*3 -54 1 19 9 -51 63 -54 0 5 59 1*2 templates/map.cu.jinja:73 2 1 -64 18 19 2 0*2 17 1
+// @lines -51 17 0 56 1*3 -54 1 19 9 8 4 -49 55 -10 4 -49 55 4 1*2 templates/map.cu.jinja:73 2 1 -64 18 8 2*4 1 2*2 0*2
+// @lines 12 5 1 templates/map_bodies.jinja:40 1 19 9 -51 0 17 56 1*3 -54 1 19 9 12 -54 5 59 1*2
+// @lines templates/map.cu.jinja:73 2 1 -64 6 12 19 2 0*4 17 1 templates/map_bodies.jinja:40 1 0 19 9 -51 0*3 14 59 1*2
+// @lines templates/map.cu.jinja:73 2 1 -64 6 12 8 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 19 9 -51 17 56
+// @lines 1*3 -54 1 19 9 -51 63 -54 0 5 59 1*2 templates/map.cu.jinja:73 2 1 -64 18 19 2 0*2 17 1
 // @lines templates/map_bodies.jinja:40 1 19 9 -51 0 14 59 1*2 templates/map.cu.jinja:73 2 1 -64 18 8 2*4 1 2*2 0 12 5 1
 // @lines templates/map_bodies.jinja:40 1 19 9 -51 17 56 1*3 -54 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:73 2 1 -64
 // @lines 18 8 2*4 1 2*2 0*3 12 5 1 templates/map_bodies.jinja:40 1 19 9 -51 0 17 56 1*3 -54 1 19 9 12 -54 0 5 0 59 1*2

@@ -60,8 +60,10 @@ class ReduceAxesBackwardPlan(rt.MapPlan[ReduceAxesBackwardDescriptor]):
             ("dx",), kinds=("prod",),
         ),
         rt.MapPass(("x",), ("y_max_held",), kinds=("max", "min"), summed=("cell",), sums=("",)),
-        rt.MapPass(("x", "y_max_held"), ("dx_part_max_held",), kinds=("max", "min"), summed=("cell",), sums=("",)),
-        rt.MapPass(("dy", "x", "y_max_held", "dx_part_max_held"), ("dx",), kinds=("max", "min")),
+        rt.MapPass(
+            ("x", "y_max_held"), ("dx_part_max_held",), kinds=("max", "min"), shared=True, summed=("cell",), sums=("",),
+        ),
+        rt.MapPass(("dy", "x", "y_max_held", "dx_part_max_held"), ("dx",), kinds=("max", "min"), shared=True),
         rt.MapPass(("dy", "x"), ("dx_part_norm2_held",), kinds=("norm2",), summed=("cell",), sums=("",)),
         rt.MapPass(("x", "dx_part_norm2_held"), ("dx",), kinds=("norm2",)),
         rt.MapPass(("x",), ("y_norm_inf_held",), kinds=("norm_inf",), summed=("cell",), sums=("",)),

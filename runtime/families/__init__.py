@@ -6,6 +6,7 @@ from .list.plan import ListPlan
 from .map.geometry import MapDescriptor
 from .map.map_pass import MapPass
 from .map.plan import MapPlan, map_kernels
+from .matmul.matmul_pass import MatmulPass
 from .matmul.plan import MatmulPlan, matmul_kernels
 from .row.geometry import RowDescriptor
 from .row.plan import RowPlan, row_kernels
@@ -19,6 +20,7 @@ __all__ = [
     "MapDescriptor",
     "MapPass",
     "MapPlan",
+    "MatmulPass",
     "MatmulPlan",
     "RowDescriptor",
     "RowPlan",

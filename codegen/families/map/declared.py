@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import baracuda.runtime as rt
@@ -30,11 +30,11 @@ def _axes(op: MapOp, axes: Iterable[tuple[Name, Any]]) -> dict[Name, Any]:
     return {name: groups for name, groups in axes if groups != op.space}
 
 
-def passes(op: MapOp) -> dict[str, Any]:
-    """What is declared of several walks, and of what they leave for each other."""
+def passes(op: MapOp, declared: Callable[[Any, MapOp], Any] | None = None) -> dict[str, Any]:
+    """What is declared of several walks, each as `declared` says, and of what they leave for each other."""
     own = {t.name for t in op.tensors}
     held = {t.name: t.dtypes[0] for of in op.passes for t in of.tensors if t.name not in own}
-    return {"HELD": held, "PASSES": tuple(_pass(of, op) for of in op.passes)}
+    return {"HELD": held, "PASSES": tuple((declared or map_pass)(of, op) for of in op.passes)}
 
 
 def walk(op: MapOp) -> dict[str, Any]:
@@ -54,11 +54,16 @@ def walk(op: MapOp) -> dict[str, Any]:
     }
 
 
-def _pass(op: MapOp, of: MapOp) -> rt.MapPass:
+def arrays(op: MapOp) -> dict[str, Any]:
+    """What any pass reads and writes, and for which kinds."""
+    reads, writes = (tuple(t.name for t in op.tensors if t.role != other) for other in ("out", "in"))
+    return {"reads": reads, "writes": writes, "kinds": op.served, "shared": op.is_shared}
+
+
+def map_pass(op: MapOp, of: MapOp) -> rt.MapPass:
     """A pass of the op `of`."""
-    writes = tuple(t.name for t in op.tensors if t.role != "in")
+    writes = arrays(op)["writes"]
     said = {name: value for name, value in walk(op).items() if value != {}}
     if not op.sums or op.sum_outputs == writes:
         del said["sum_outputs"]
-    reads = tuple(t.name for t in op.tensors if t.role != "out")
-    return rt.MapPass(reads, writes, op.served, None if op.space == of.space else op.space, **said)
+    return rt.MapPass(**arrays(op), space=None if op.space == of.space else op.space, **said)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...program import Expr
 from ...spec.scope import kinds_of
 from .passes import Pass, passes
 from .program import place_of
 from .spec import MapSpec
 
 Sorts = dict[str, str]
+Cutter = Callable[..., tuple[Pass, ...]]  # as `passes`
 
 
 @dataclass(slots=True)
@@ -24,21 +27,21 @@ class KindGroup:
     def takes(self, shape: Any, sorts: list[Sorts]) -> bool:
         """Whether a kind belongs here: in each pass, a name has one sort of value in all kinds."""
         pairs = zip(self.sorts, sorts, strict=False)
-        return None is not shape == self.shape and all(a.get(n, s) == s for a, b in pairs for n, s in b.items())
+        return bool(shape == self.shape) and all(a.get(n, s) == s for a, b in pairs for n, s in b.items())
 
 
-def kind_groups(spec: MapSpec) -> list[KindGroup]:
+def kind_groups(spec: MapSpec, passes: Cutter = passes) -> list[KindGroup]:
     """The groups in which kinds share kernels; raises ProgramError.
 
     Passes are alike that have the same arrays and reduce over the same dims to the same sorts of values, or not at all.
-    A kind that reads at computed places is alone.
+    Those that read at computed places, or reduce to an array that may be absent, are if they compute the same.
     """
     groups: list[KindGroup] = []
     for name, of in spec.by_kind.items():
         cut = passes(of)
         sorts = [dict(kinds_of(part.spec, part.parts.lines)) for part in cut]
         shape = tuple(map(_shape, cut, sorts))
-        group = next((g for g in groups if g.takes(None if None in shape else shape, sorts)), None)
+        group = next((g for g in groups if g.takes(shape, sorts)), None)
         if group is None:
             groups.append(group := KindGroup(shape, [{} for _ in cut]))
         for own, others in zip(group.sorts, sorts, strict=True):
@@ -49,11 +52,15 @@ def kind_groups(spec: MapSpec) -> list[KindGroup]:
     return groups
 
 
+def computed(of: Pass) -> tuple[tuple[str, Expr], ...]:
+    """The program of a pass, wherever it is written."""
+    return tuple((line.name, line.expr) for line in of.parts.lines)
+
+
 def _shape(of: Pass, sorts: Sorts) -> Any:
-    """What a kernel has in common for all kinds of a group; None for what it cannot share."""
+    """What a kernel has in common for all kinds of a group."""
     late = of.parts.late & set(of.spec.outputs)
-    if of.parts.reads or any(of.spec.outputs[name].optional for name in late):
-        return None
+    is_one = bool(of.parts.reads) or any(of.spec.outputs[name].optional for name in late)
     sums = tuple((sorts[x.name], place_of(x.expr) is not None) for x in of.parts.sum_lines)
     tensors = tuple((name, t.dims, t.dtype) for name, t in of.spec.tensors.items())
-    return tensors, of.parts.cells, of.parts.summed, sums, late
+    return tensors, of.parts.cells, of.parts.summed, sums, late, of.product, is_one and computed(of)

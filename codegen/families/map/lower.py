@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 
@@ -18,7 +18,7 @@ from ...spec.scope import kinds_of
 from ...text import Name as Identifier
 from ...text import names
 from .by_index import alone, lists_of
-from .kinds import KindGroup, kind_groups
+from .kinds import KindGroup, computed, kind_groups
 from .op import Body, Entry, MapOp, PlacedRead, Store, Sum, joined
 from .passes import Pass
 from .program import Parts, copies_of, groups_of, place_of, queries_of, split
@@ -37,7 +37,14 @@ _FEW = 2  # operands of terms, tensors and indices together
 
 def lower_map(spec: MapSpec, spec_path: str) -> MapOp:
     """The decisions for `spec`, which has been checked."""
-    walks = [walk for group in kind_groups(spec) for walk in _walks(group, spec, spec_path)]
+    return lower_walks(spec, spec_path, kind_groups(spec), lambda op, of: op)
+
+
+def lower_walks(
+    spec: MapSpec, spec_path: str, groups: Iterable[KindGroup], made: Callable[[MapOp, Pass], MapOp]
+) -> MapOp:
+    """The decisions for the passes of all kinds, each as `made` of a map's."""
+    walks = [walk for group in groups for walk in _walks(group, spec, spec_path, made)]
     if len(walks) == 1:
         return walks[0]
     arguments = tuple(lower_tensor(n, t, spec, over=t.held) for n, t in spec.arguments.items())
@@ -55,13 +62,16 @@ def lower_map(spec: MapSpec, spec_path: str) -> MapOp:
     )
 
 
-def _walks(group: KindGroup, spec: MapSpec, spec_path: str) -> Iterator[MapOp]:
+def _walks(group: KindGroup, spec: MapSpec, spec_path: str, made: Callable[[MapOp, Pass], MapOp]) -> Iterator[MapOp]:
     """The passes of some kinds that take the same ones."""
-    table = {name: spec.kinds[name] for name in group.passes if name} if len(group.passes) > 1 else {}
-    for number, first in enumerate(next(iter(group.passes.values()))):
+    kind, passes = next(iter(group.passes.items()))
+    for number, first in enumerate(passes):
         alike = {name: of[number] for name, of in group.passes.items()}
+        is_one = all(computed(of) == computed(first) for of in alike.values())
+        table = {} if is_one else {name: spec.kinds[name] for name in alike if name}
         of = first.spec.model_copy(update={"kinds": table})
-        yield replace(_lowered(of, spec_path, alike), served=names(filter(None, alike)))
+        op = _lowered(of, spec_path, {kind: first} if is_one else alike)
+        yield replace(made(op, first), served=names(filter(None, alike)))
 
 
 def _shapes_of(spec: MapSpec) -> dict[str, str]:

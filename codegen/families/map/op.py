@@ -177,10 +177,25 @@ class MapOp(Op):
         """The folder of the header that has its walks."""
         return Name("map")
 
+    def folder_of(self, of: MapOp) -> Name:
+        """The folder of the headers of a pass."""
+        return self.walks
+
     @property
-    def by_index(self) -> bool:
-        """Whether any walk reduces by an index."""
-        return any(of.lists for of in self.passes or (self,))
+    def headers(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """The headers of its walks, each with the passes that it is for, where passes have several."""
+        found: dict[str, list[int]] = {}
+        passes = [(self.folder_of(of), of) for of in self.passes or (self,)]
+        by_index = {folder for folder, of in passes if of.lists}
+        for folder, of in passes:
+            header = "by_index" if folder in by_index else "walk"
+            found.setdefault(f"{folder}/{header}.cuh", []).append(of.number)
+        return tuple((path, tuple(numbers) if len(found) > 1 else ()) for path, numbers in found.items())
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether a pass is one kernel for several kinds."""
+        return len(self.served) > 1 and not self.kinds_offered
 
     @property
     def operands(self) -> tuple[Name, ...]:

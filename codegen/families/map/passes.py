@@ -6,7 +6,7 @@ in arrays of its own. Each pass computes again what it needs of the inputs, so t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 
 from ...program import Expr, Line, Name, Reduce
@@ -20,10 +20,14 @@ _HANDED = {"float": "acc", "int": "i64", "bool": "bool", "complex": "T"}
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """The tensors that a pass reads and writes, among them what is handed over, and its part of the program."""
+    """The tensors that a pass reads and writes, among them what is handed over, and its part of the program.
+
+    `product` is what it multiplies, if it is a matrix product.
+    """
 
     spec: MapSpec
     parts: Parts
+    product: Hashable = None
 
 
 def passes(spec: MapSpec, held: str = "held") -> tuple[Pass, ...]:
@@ -34,7 +38,7 @@ def passes(spec: MapSpec, held: str = "held") -> tuple[Pass, ...]:
     parts = split(spec)
     if is_one_pass(spec, parts):
         return (Pass(spec, parts),)
-    cut = tuple(_Cut(spec, _hoisted(parts), held).passes())
+    cut = tuple(Cut(spec, hoisted(parts), held).passes())
     return cut if len(cut) > 1 else (Pass(spec, cut[0].parts),)
 
 
@@ -44,20 +48,23 @@ def reduced_between(spec: MapSpec) -> frozenset[str]:
 
 
 @dataclass(slots=True)
-class _Walk:
-    """One pass in the making: what it reduces over which cells, and the outputs that it stores."""
+class Walk:
+    """One pass in the making: what it reduces over which cells, the outputs that it stores, and what else it makes."""
 
     cells: frozenset[str]
     summed: frozenset[str] = frozenset()
     sums: list[str] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
+    made: tuple[str, ...] = ()
 
     @property
     def kept(self) -> frozenset[str]:
         return self.cells - self.summed
 
 
-class _Cut:
+class Cut:
+    """A program in the course of being cut."""
+
     def __init__(self, spec: MapSpec, parts: Parts, held: str) -> None:
         self.spec, self.parts, self.held = spec, parts, held
         self.kinds = kinds_of(spec, parts.lines)
@@ -71,7 +78,7 @@ class _Cut:
             )
             self.behind[name] = inner | ({name} if name in parts.sums else frozenset())
             self.places[name] = places | (inner if isinstance(line.expr, Read) else frozenset())
-        self.walks: list[_Walk] = []
+        self.walks: list[Walk] = []
 
     def passes(self) -> Iterable[Pass]:
         pending = [line.name for line in self.parts.sum_lines]
@@ -85,24 +92,33 @@ class _Cut:
         for place, walk in enumerate(self.walks):
             yield self._pass(walk, {k: v for of in handed[:place] for k, v in of.items()}, handed[place])
 
-    def _next(self, pending: list[str]) -> _Walk:
+    def _next(self, pending: list[str]) -> Walk:
         """Ready reductions over the same dims of the same cells; those that only end in outputs come last."""
-        walks: dict[tuple[frozenset[str], ...], _Walk] = {}
+        walks: dict[Hashable, Walk] = {}
         for name in pending:
             if self.behind[name].isdisjoint({*pending} - {name}):
                 expr = self.lines[name].expr
                 assert isinstance(expr, Reduce)
                 summed = frozenset(expr.dims)
                 cells = varies(expr.arg, self.parts.dims) | summed
-                walks.setdefault((summed, cells), _Walk(cells, summed)).sums.append(name)
+                key = summed, cells, self._alone(name)
+                walks.setdefault(key, Walk(cells, summed)).sums.append(name)
         return next((w for w in walks.values() if self._is_read_beyond(w)), next(iter(walks.values())))
 
-    def _is_read_beyond(self, walk: _Walk) -> bool:
+    def _alone(self, name: str) -> str:
+        """The name of a reduction that no other shares a pass with, or ""."""
+        return ""
+
+    def _stores(self, walk: Walk) -> bool:
+        """Whether a walk also stores values of its cells that rest on none of its reductions."""
+        return True
+
+    def _is_read_beyond(self, walk: Walk) -> bool:
         """Whether anything rests on the walk's reductions that is not one value for each of them."""
         ends = [*self.parts.sums - {*walk.sums}, *self.spec.outputs]
         return any(self.behind[n] & {*walk.sums} and not self._follows(n, walk) for n in ends)
 
-    def _follows(self, name: str, walk: _Walk) -> bool:
+    def _follows(self, name: str, walk: Walk) -> bool:
         """Whether a walk can compute a line once it has its reductions."""
         before = next((place for place, w in enumerate(self.walks) if w is walk), len(self.walks))
         earlier = {n for w in self.walks[:before] for n in w.sums}
@@ -110,7 +126,7 @@ class _Cut:
         own = name not in self.parts.sums - {*walk.sums} and self.places[name].isdisjoint(walk.sums)
         return late and own and self.parts.dims[name] <= walk.kept
 
-    def _walk_for(self, name: str, over: frozenset[str]) -> _Walk:
+    def _walk_for(self, name: str, over: frozenset[str]) -> Walk:
         """The pass that stores an output: the one whose reductions it follows, or the last of the same cells.
 
         The last, so that no other pass of these cells reads an input whose memory the output may be.
@@ -119,14 +135,15 @@ class _Cut:
         if places and over == self.walks[places[-1]].kept and self._follows(name, self.walks[places[-1]]):
             return self.walks[places[-1]]
         for walk in reversed(self.walks[places[-1] + 1 if places else 0 :]):
-            if walk.cells == over:
+            if walk.cells == over and self._stores(walk):
                 return walk
-        self.walks.append(_Walk(over))
+        self.walks.append(Walk(over))
         return self.walks[-1]
 
     def _read_later(self, place: int) -> dict[str, str]:
         """What later passes read of a pass, and the names of the arrays that hold it."""
-        walk, found = self.walks[place], dict[str, str]()
+        walk = self.walks[place]
+        found = {name: name if self._is_kept(name, walk) else f"{name}_{self.held}" for name in walk.made}
         if not walk.sums:
             return found
         for later in self.walks[place + 1 :]:
@@ -144,12 +161,12 @@ class _Cut:
                         pending.append(name)
         return {name: found[name] for name in self.lines if name in found}
 
-    def _is_kept(self, name: str, walk: _Walk) -> bool:
+    def _is_kept(self, name: str, walk: Walk) -> bool:
         """Whether an output holds exactly what is handed over."""
         output = self.spec.outputs[name] if name in walk.outputs else None
         return output is not None and not output.optional and output.dtype == self._array(name).dtype
 
-    def _pass(self, walk: _Walk, held: dict[str, str], handed: dict[str, str]) -> Pass:
+    def _pass(self, walk: Walk, held: dict[str, str], handed: dict[str, str]) -> Pass:
         spec, wanted = self.spec, self._needed([*walk.sums, *walk.outputs, *handed], frozenset(held))
         copied = {n: Name(held[n]) for n in walk.outputs if n in held}
         lines = [
@@ -180,29 +197,31 @@ class _Cut:
     def _array(self, name: str) -> MapTensor:
         """What holds a value for a later pass."""
         dims = tuple(dim for dim in self.spec.dims if dim in self.parts.dims[name])
-        dtype = (_HANDED[self.kinds[name]],)
+        line, kind = self.lines[name], self.kinds[name]
+        is_element = isinstance(line.expr, Cast) and line.expr.to == "T"
+        dtype = ("T" if is_element else _HANDED[kind],)
         return MapTensor.model_construct(dims=dims, doc="", dtype=dtype)
 
 
-def _hoisted(parts: Parts) -> Parts:
+def hoisted(parts: Parts) -> Parts:
     """The same with a line of its own for what rests on reductions and varies less than the line that it is part of."""
     lines, dims, late = list[Line](), dict(parts.dims), set(parts.late)
 
-    def hoisted(expr: Expr, line: Line, over: frozenset[str]) -> Expr:
+    def of(expr: Expr, line: Line, over: frozenset[str]) -> Expr:
         if isinstance(expr, Call | Cast) and late & reads(expr) and varies(expr, dims) < over:
             name = next(n for n in numbered(f"{line.name}_part") if n not in dims)
             lines.append(Line(name, expr, line.number))
             dims[name] = varies(expr, dims)
             late.add(name)
             return Name(name)
-        return mapped(expr, lambda e: hoisted(e, line, over)) if isinstance(expr, Call | Cast) else expr
+        return mapped(expr, lambda e: of(e, line, over)) if isinstance(expr, Call | Cast) else expr
 
     for line in parts.lines:
         match line.expr:
-            case Reduce(kind=kind, arg=arg, dims=of):
-                expr: Expr = Reduce(kind, hoisted(arg, line, varies(arg, dims)), of)
+            case Reduce(kind=kind, arg=arg, dims=along):
+                expr: Expr = Reduce(kind, of(arg, line, varies(arg, dims)), along)
             case _:
-                expr = hoisted(line.expr, line, varies(line.expr, dims))
+                expr = of(line.expr, line, varies(line.expr, dims))
         lines.append(Line(line.name, expr, line.number))
     return parts_of(tuple(lines), parts.cells, dims)
 

@@ -12,6 +12,7 @@ from ...spec.checks import everywhere, program
 from ...spec.checks.finding import Finding, expression, fields_of, near
 from ...spec.scope import kinds_of
 from ...spec.types import sort_of
+from .kinds import Cutter
 from .passes import Pass, passes
 from .program import Parts, copies_of, queries_of, split
 from .spec import MapSpec
@@ -106,7 +107,7 @@ def _sort_of_axes(spec: MapSpec, dim: str) -> str:
     return "shared" if spec.dims[dim].axes else "shape" if field is not None and field.type == "shape" else "int"
 
 
-def contradictions(spec: MapSpec) -> Iterator[Finding]:
+def contradictions(spec: MapSpec, passes: Cutter = passes) -> Iterator[Finding]:
     """What no kernel of the family could do or keep."""
     try:
         parts, cut = split(spec), passes(spec)

@@ -2,36 +2,71 @@
 
 from __future__ import annotations
 
-import re
+import ast
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from baracuda.runtime.families.matmul.schedules import SCHEDULES
 
+from ...program.ops import REDUCTIONS
 from ...spec.family import Data
 
 ELEMENTS = tuple(dict.fromkeys(tag for _, tags, _ in SCHEDULES for tag in tags))
-_PRODUCT = re.compile(r"\bsum\(\s*([a-z]\w*)\s*\*\s*([a-z]\w*)\s*,\s*([a-z]\w*)\s*\)")
-_REDUCED = re.compile(r"\b(sum|mean|var|std|prod|max|min|any|all|count|argmax|argmin|norm1|norm2|logsumexp)\(")
-_PLACE = re.compile(r"\[|\bindex\(")
 
 
 def reads_like_a_product(data: Data) -> bool:
-    """Whether each program sums products of the same two inputs and reduces nothing else, and outputs are over the
-    dims of their own and those that they share."""
-    programs = [*_programs(data)]
-    found = {match.groups() if (match := _PRODUCT.search(text)) else None for text in programs}
-    alone = all(len(_REDUCED.findall(text)) == 1 and not _PLACE.search(text) for text in programs)
-    if len(found) != 1 or None in found or not alone or not _is_plain(data):
+    """Whether each program has a matrix product, and none reads at computed places."""
+    return _is_plain(data) and all(_Program(_mapping(data, "inputs")).has_product(text) for text in _programs(data))
+
+
+class _Program:
+    """The names of a program that may be factors, and the dims along which each name varies."""
+
+    def __init__(self, inputs: Mapping[Any, Any]) -> None:
+        self.over = {name: {*_dims(inputs, name)} for name in inputs}
+        self.factors = {name for name in inputs if not {"optional", "dtype"} & _mapping(inputs, name).keys()}
+
+    def has_product(self, text: str) -> bool:
+        try:
+            lines = ast.parse(text).body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return False
+        nodes = [node for line in lines for node in ast.walk(line)]
+        if any(isinstance(node, ast.Subscript) or _called(node) == "index" for node in nodes):
+            return False
+        found = False
+        for line in lines:
+            found = found or any(map(self._is_product, ast.walk(line)))
+            match line:
+                case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                    self.over[name] = self._varies(value)
+                    self.factors |= {name} if _called(value) == "T" else set()
+        return found
+
+    def _is_product(self, node: ast.AST) -> bool:
+        """Whether each factor has one dim of its own, and they share the depth and perhaps a batch."""
+        match node:
+            case ast.Call(ast.Name("sum"), [ast.BinOp(a, ast.Mult(), b), ast.Name(depth)]):
+                of_a, of_b = self._varies(a), self._varies(b)
+                own, both = (of_a - of_b, of_b - of_a), of_a & of_b
+                is_shaped = depth in both and all(len(dims) == 1 for dims in own) and len(both) <= 2
+                return is_shaped and all(map(self._is_factor, (a, b)))
         return False
-    ((a, b, depth),) = found  # type: ignore[misc]
-    inputs, outputs = _mapping(data, "inputs"), _mapping(data, "outputs")
-    if any({"optional", "dtype"} & _mapping(inputs, name).keys() for name in (a, b)):
-        return False
-    of_a, of_b = ({*_dims(inputs, name)} for name in (a, b))
-    both, over = of_a & of_b, (of_a | of_b) - {depth}
-    is_product = depth in both and len(of_a - of_b) == len(of_b - of_a) == 1 and len(both) <= 2
-    return is_product and all({*_dims(outputs, name)} == over for name in outputs)
+
+    def _is_factor(self, node: ast.expr) -> bool:
+        return node.id in self.factors if isinstance(node, ast.Name) else _called(node) == "T"
+
+    def _varies(self, node: ast.AST) -> set[str]:
+        if isinstance(node, ast.Name):
+            return self.over.get(node.id, set())
+        over = set[str]().union(*map(self._varies, ast.iter_child_nodes(node)))
+        reduced = node.args[1:] if isinstance(node, ast.Call) and _called(node) in REDUCTIONS else ()
+        return over - {dim.id for dim in reduced if isinstance(dim, ast.Name)}
+
+
+def _called(node: ast.AST) -> str:
+    """The function that a call names."""
+    return node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
 
 
 def _is_plain(data: Data) -> bool:
@@ -45,10 +80,11 @@ def _is_plain(data: Data) -> bool:
 
 
 def _programs(data: Data) -> Iterator[str]:
-    """The text of the program, or of each kind."""
-    for of in _mapping(data, "kinds").values() or (data.get("program"),):
-        text = of.get("program") if isinstance(of, Mapping) else of
-        yield text if isinstance(text, str) else ""
+    """The text of the program, or of each kind with what all share."""
+    shared, kinds = data.get("program"), _mapping(data, "kinds")
+    texts = [of.get("program") if isinstance(of, Mapping) else of for of in kinds.values()]
+    for parts in [[text, shared] for text in texts] or [[shared]]:
+        yield "\n".join(part for part in parts if isinstance(part, str))
 
 
 def _mapping(data: Mapping[Any, Any], key: object) -> Mapping[Any, Any]:

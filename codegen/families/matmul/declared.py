@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
+import baracuda.runtime as rt
+
+from ..map.declared import arrays, map_pass, passes
+from ..map.op import MapOp
 from .op import MatmulOp
 
 
 def declares(op: MatmulOp) -> tuple[dict[str, Any], ...]:
-    plan = {
-        "AXES": dict(op.axes),
-        "FACTORS": op.factors,
-        "DIMS": dict(op.roles),
-        "SIZES": op.sizes,
-        "SCALARS": tuple(s.name for s in op.scalars),
-    }
+    plan = {"AXES": dict(op.axes), **{name.upper(): value for name, value in _product(op).items()}}
+    if op.passes:
+        axes = {name: groups for of in op.passes for name, groups in of.axes}
+        plan = {"AXES": dict(op.axes) | axes, **passes(op, _pass)}
     return {"_dims": dict(op.dims), "_space": op.space}, plan, {}
+
+
+def _product(op: MatmulOp) -> dict[str, Any]:
+    scalars = tuple(s.name for s in op.scalars)
+    return {"factors": op.factors, "dims": dict(op.roles), "sizes": op.sizes, "scalars": scalars}
+
+
+def _pass(op: MapOp, of: MapOp) -> rt.MapPass | rt.MatmulPass:
+    return rt.MatmulPass(**arrays(op), **_product(op)) if isinstance(op, MatmulOp) else map_pass(op, of)

@@ -1,26 +1,31 @@
-"""The matmul family: a product of two arrays, and a program that makes outputs of each of its elements."""
+"""The matmul family: products of two arrays each, and a program that makes outputs of their elements."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import cycle
 from typing import Any
 
 from baracuda.runtime import MapDescriptor, MatmulPlan, matmul_kernels
 
-from ...program import ProgramError
+from ...program import Expr, Line, ProgramError, Reduce, parse
+from ...program.tree import reads, walk
 from ...spec.checks import FIRST, LAST, PROGRAM, READ, everywhere
 from ...spec.family import Denied
 from ...spec.parts import Drawn, RangeSpec
-from ...spec.promises import MACHINES
+from ...spec.promises import BATCH, MACHINES
+from ...spec.scope import scope_of
 from ..map import kind_rules as kinds
 from ..map import rules as map_rules
 from ..map.family import MapFamily
+from ..map.program import Parts, parts_of
 from ..map.spec import MapSpec
 from . import rules
 from .claims import reads_like_a_product
 from .declared import declares
 from .lower import lower_matmul
-from .product import ROLES, product_of
+from .passes import parts_with_factors, passes, with_factors
+from .product import ROLES, Product, factors_of, product_of, products_of
 
 # Batch, rows, columns and depth: less than a tile of any kernel, more, several, odd, one, none.
 _CASES = (
@@ -33,6 +38,7 @@ _CASES = (
     (2, 33, 129, 65),
     (1, 3, 4, 0),
     (1, 0, 4, 8),
+    (1, 4, 0, 8),
 )
 
 
@@ -42,47 +48,94 @@ class MatmulFamily(MapFamily):
     claims = staticmethod(reads_like_a_product)
 
     @staticmethod
+    def pulled(spec: MapSpec) -> frozenset[str]:
+        """None: derivatives of products are sums of products."""
+        return frozenset()
+
+    @staticmethod
+    def lines(spec: MapSpec) -> tuple[Line, ...]:
+        scope = scope_of(spec)
+        lines = parse(spec.program, scope)
+        return with_factors(lines, {*scope.values, *scope.dims, *(line.name for line in lines)})
+
+    @staticmethod
+    def multiplied(spec: MapSpec) -> frozenset[Expr]:
+        parts = parts_of(MatmulFamily.lines(spec), tuple(spec.dims), scope_of(spec).values)
+        sums = {part for line in parts.lines for part in walk(line.expr) if factors_of(part)}
+        return frozenset(part for part in sums if _is_product(part, spec, parts))
+
+    @staticmethod
     def batch_of(spec: MapSpec) -> str | None:
         try:
-            dim = spec.dims[product_of(next(iter(spec.by_kind.values()))).dims["rows"]]
+            dim = spec.dims[_batch_dim(next(iter(spec.by_kind.values())))]
         except ProgramError:  # reported where the program is
             return spec.tests.batch
         return spec.tests.batch or (dim.of if dim.of in spec.descriptor else None)
 
     def batch_dim(self, spec: MapSpec) -> str:
-        return product_of(spec).dims["rows"]
+        return _batch_dim(spec)
 
     def rests_on_batch(self, spec: MapSpec) -> Iterator[Denied]:
-        """Nothing does. Matrix instructions add up differently on each architecture."""
+        """What is summed over the batch, or by a map. Matrix instructions add up differently on each architecture."""
+        parts = parts_with_factors(spec)
+        products, batch = products_of(spec, parts), _batch_dim(spec)
+        lines = {line.name: line.expr for line in parts.lines}
         for name in spec.outputs:
             yield name, MACHINES, f"matrix instructions differ between machines; drop {MACHINES}"
+            behind, pending = set[str](), [name]
+            while pending:
+                if (line := pending.pop()) in lines and line not in behind:
+                    behind.add(line)
+                    pending += reads(lines[line])
+            sums = {n: expr for n in behind if isinstance(expr := lines[n], Reduce)}
+            if any(n not in products or batch in expr.dims for n, expr in sums.items()):
+                yield name, BATCH, f"{name!r} rests on a sum that depends on how large the batch is; drop {BATCH}"
 
     @staticmethod
     def usual_cases(spec: MapSpec) -> Iterator[dict[str, Any]]:
         for sizes in _CASES:
-            yield {name: size for name, size in zip(_fields(spec), sizes, strict=True) if name}
+            yield _extents(spec, sizes)
 
     @staticmethod
     def usual_draw(spec: MapSpec) -> dict[str, Drawn]:
-        most = (3, 300, 300, 200)
-        return {name: RangeSpec(low=0, high=high) for name, high in zip(_fields(spec), most, strict=True) if name}
+        return {name: RangeSpec(low=0, high=high) for name, high in _extents(spec, (3, 300, 300, 200)).items()}
 
 
-def _fields(spec: MapSpec) -> tuple[str, ...]:
-    """The fields that are the extents of batch, rows, columns and depth; "" for those that are no field."""
-    dims = product_of(next(iter(spec.by_kind.values()))).dims
-    fields = (spec.dims[dims[role]].of if role in dims else "" for role in ROLES)
-    return tuple(field if field in spec.descriptor else "" for field in fields)
+def _is_product(expr: Expr, spec: MapSpec, parts: Parts) -> bool:
+    try:
+        return bool(product_of(expr, spec, parts))
+    except ProgramError:
+        return False
+
+
+def _first_product(spec: MapSpec) -> dict[str, str]:
+    """The dims of the first product that is computed, by their roles, rows and columns in the order of dims."""
+    dims = next(of.product.dims for of in passes(spec) if isinstance(of.product, Product))
+    rows, columns = sorted((dims["rows"], dims["columns"]), key=list(spec.dims).index)
+    return dims | {"rows": rows, "columns": columns}
+
+
+def _batch_dim(spec: MapSpec) -> str:
+    return _first_product(spec)["rows"]
+
+
+def _extents(spec: MapSpec, sizes: tuple[int, ...]) -> dict[str, int]:
+    """The fields with an extent each: batch, rows, columns and depth of the first product, others as these in turn."""
+    dims = _first_product(next(iter(spec.by_kind.values())))
+    roles = [spec.dims[dims[role]].of if role in dims else "" for role in ROLES]
+    others = dict.fromkeys(dim.of for dim in spec.dims.values() if dim.of not in roles)
+    extents = [*zip(roles, sizes, strict=True), *zip(others, cycle(sizes[1:]), strict=False)]
+    return {field: size for field, size in extents if field in spec.descriptor}
 
 
 FAMILY = MatmulFamily(
     name="matmul",
-    doc="a program on each element of a product of two arrays",
+    doc="a program on the elements of products of two arrays",
     model=MapSpec,
     rules=(
         *(*FIRST, map_rules.dims, rules.sizes, everywhere.conditions, map_rules.own_memory, map_rules.tensors),
         *(kinds.table, *(kinds.each(rule) for rule in PROGRAM), *READ, *LAST),
-        *(kinds.each(rules.program), rules.factors, kinds.each(map_rules.contradictions), kinds.sorts),
+        *(kinds.each(rules.program), rules.aliasing, kinds.each(rules.contradictions), kinds.sorts),
         everywhere.cases,
     ),
     lower=lower_matmul,
@@ -90,6 +143,7 @@ FAMILY = MatmulFamily(
     plan=MatmulPlan,
     table=matmul_kernels,
     declares=declares,
+    declarations={"MapPass": frozenset(), "MatmulPass": frozenset()},
     descriptor=MapDescriptor,
     formulas=frozenset({"_dims"}),
 )

@@ -1,22 +1,35 @@
-"""MapSpec -> MatmulOp: the factors of its product, and what is made of each element."""
+"""MapSpec -> MatmulOp: the factors of its products, and what is made of each element."""
 
 from __future__ import annotations
 
 from dataclasses import fields
 
 from ...text import Name
-from ..map.lower import lower_map
+from ..map.kinds import kind_groups
+from ..map.lower import lower_walks
+from ..map.op import MapOp
+from ..map.passes import Pass
 from ..map.spec import MapSpec
 from .op import MatmulOp
-from .product import product_of
+from .passes import passes
+from .product import Product
 
 
 def lower_matmul(spec: MapSpec, spec_path: str) -> MatmulOp:
     """The decisions for `spec`, which has been checked."""
-    op = lower_map(spec, spec_path)
-    product = product_of(next(iter(spec.by_kind.values())))
+    op = lower_walks(spec, spec_path, kind_groups(spec, passes), _lowered)
+    return op if isinstance(op, MatmulOp) and not op.passes else _of_product(op, None)
+
+
+def _lowered(op: MapOp, of: Pass) -> MapOp:
+    """A pass: a product, or one of a map."""
+    return _of_product(op, of.product) if isinstance(of.product, Product) else op
+
+
+def _of_product(op: MapOp, product: Product | None) -> MatmulOp:
+    """The op of a product, or of several passes."""
     return MatmulOp(
-        **{f.name: getattr(op, f.name) for f in fields(op)},
-        factors=(Name(product.left), Name(product.right)),
-        roles=tuple((role, Name(dim)) for role, dim in product.dims.items()),
+        **{f.name: getattr(op, f.name) for f in fields(MapOp)},
+        factors=(Name(product.left), Name(product.right)) if product else (),
+        roles=tuple((role, Name(dim)) for role, dim in product.roles) if product else (),
     )

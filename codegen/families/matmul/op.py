@@ -12,18 +12,24 @@ from ..map.op import Body, MapOp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatmulOp(MapOp):
-    """An op of the matmul family: a product of two arrays, and a program on each of its elements."""
+    """An op of the matmul family: a product of two arrays, and a program on each of its elements.
 
-    factors: tuple[Name, Name]
+    One of several passes has products and maps as its passes, and no factors of its own.
+    """
+
+    factors: tuple[Name, ...]
     roles: tuple[tuple[str, Name], ...]  # "batch", "rows", "columns", "depth" -> dim
 
     @property
     def layout_names(self) -> tuple[str, ...]:
-        return MatmulPlan.LAYOUTS
+        return MatmulPlan.LAYOUTS_OF_PASSES if self.passes else MatmulPlan.LAYOUTS
 
     @property
     def walks(self) -> Name:
         return Name("matrix")
+
+    def folder_of(self, of: MapOp) -> Name:
+        return of.walks
 
     @property
     def bodies(self) -> tuple[Body, ...]:

@@ -1,12 +1,13 @@
-"""The product of a program: which arrays are multiplied, and what each dim is to them."""
+"""Matrix products in a program: which arrays are multiplied, and what each dim is to them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...program import Name, ProgramError, Reduce, to_source
-from ...program.tree import Call, Expr, Line
-from ..map.program import Parts, split
+from ...program.tree import Call, Cast, Expr
+from ..map.program import Parts
 from ..map.spec import MapSpec
 
 ROLES = ("batch", "rows", "columns", "depth")
@@ -16,10 +17,13 @@ ROLES = ("batch", "rows", "columns", "depth")
 class Product:
     """`sum(left * right, depth)`: rows are of the left factor alone, columns of the right one, a batch of both."""
 
-    line: Line
     left: str
     right: str
-    dims: dict[str, str]  # role -> dim; there may be no batch
+    roles: tuple[tuple[str, str], ...]  # role -> dim; there may be no batch
+
+    @property
+    def dims(self) -> dict[str, str]:
+        return dict(self.roles)
 
 
 def factors_of(expr: Expr) -> tuple[str, str, str] | None:
@@ -30,34 +34,68 @@ def factors_of(expr: Expr) -> tuple[str, str, str] | None:
     return None
 
 
-def product_of(spec: MapSpec) -> Product:
-    """The product of the program of one kind; raises ProgramError where it has none, or something else beside it."""
-    return _product(spec, split(spec))
+def products_of(spec: MapSpec, parts: Parts) -> dict[str, Product]:
+    """The reductions that are matrix products; raises ProgramError, with what the first one lacks, if none is."""
+    found, why = dict[str, Product](), list[ProgramError]()
+    for line in parts.sum_lines:
+        try:
+            found[line.name] = product_of(line.expr, spec, parts, line.number)
+        except ProgramError as error:
+            why.append(error)
+    if found:
+        return found
+    none = ProgramError("there is no matrix product; write sum(a * b, dim)", parts.lines[0].number)
+    raise [*why, none][0]
 
 
-def _product(spec: MapSpec, parts: Parts) -> Product:
-    if not parts.sum_lines:
-        raise ProgramError("there is no matrix product; write sum(a * b, dim)", parts.lines[0].number)
-    line, *others = parts.sum_lines
-    found = factors_of(line.expr)
-    if found is None or not {*found[:2]} <= spec.inputs.keys():
-        text = f"{to_source(line.expr)} is no matrix product; write sum(a * b, dim) of two inputs"
-        raise ProgramError(text, line.number)
-    if others:
-        text = f"{to_source(others[0].expr)} is reduced beside the matrix product; leave it to an op of its own"
-        raise ProgramError(text, others[0].number)
+def product_of(expr: Expr, spec: MapSpec, parts: Parts, number: int = 0) -> Product:
+    """The product that an expression of line `number` is; raises ProgramError if it is none."""
+    found = factors_of(expr)
+    if found is None:
+        text = f"{to_source(expr)} is no matrix product; write sum(a * b, dim) of two inputs"
+        raise ProgramError(text, number)
     a, b, depth = found
-    both, rows = (spec.inputs[a].over & spec.inputs[b].over) - {depth}, spec.inputs[a].over - spec.inputs[b].over
-    columns = spec.inputs[b].over - spec.inputs[a].over
+    for name in (a, b):
+        if text := _no_factor(name, spec, parts):
+            raise ProgramError(f"{name!r} {text}", number)
+    of_a, of_b = parts.dims[a], parts.dims[b]
+    both, rows, columns = (of_a & of_b) - {depth}, of_a - of_b, of_b - of_a
     if len(both) > 1 or len(rows) != 1 or len(columns) != 1:
-        of_a, of_b, of_both = (_listed(spec, dims) for dims in (rows, columns, both))
-        own = f"{a!r} has dims {of_a} of its own, {b!r} {of_b}, both {of_both}"
-        raise ProgramError(f"{own}; a matrix product has one, one and at most one", line.number)
-    (row,), (column,), order = rows, columns, list(spec.dims)
-    if order.index(row) > order.index(column):
-        a, b, row, column = b, a, column, row
-    dims = {"batch": next(iter(both), ""), "rows": row, "columns": column, "depth": depth}
-    return Product(line, a, b, {role: dim for role, dim in dims.items() if dim})
+        own_a, own_b, of_both = (_listed(spec, dims) for dims in (rows, columns, both))
+        own = f"{a!r} has dims {own_a} of its own, {b!r} {own_b}, both {of_both}"
+        raise ProgramError(f"{own}; a matrix product has one, one and at most one", number)
+    dims = {"batch": next(iter(both), ""), "rows": min(rows), "columns": min(columns), "depth": depth}
+    product = Product(a, b, tuple((role, dim) for role, dim in dims.items() if dim))
+    return oriented(product, tuple(spec.dims))
+
+
+def oriented(product: Product, order: tuple[str, ...]) -> Product:
+    """The product with rows and columns in this order of dims: columns are what is contiguous in its result."""
+    dims = product.dims
+    if order.index(dims["rows"]) < order.index(dims["columns"]):
+        return product
+    turned = {**dims, "rows": dims["columns"], "columns": dims["rows"]}
+    return Product(product.right, product.left, tuple((role, turned[role]) for role, _ in product.roles))
+
+
+def renamed(product: Product, names: Mapping[str, str]) -> Product:
+    """The same product of the arrays that hold its factors."""
+    left, right = (names.get(name, name) for name in (product.left, product.right))
+    return Product(left, right, product.roles)
+
+
+def _no_factor(name: str, spec: MapSpec, parts: Parts) -> str:
+    """Why no kernel multiplies it, or ""."""
+    if tensor := spec.inputs.get(name):
+        if tensor.optional:
+            return "is a factor of the product, so it cannot be absent"
+        if tensor.dtype != ("T",):
+            return "is a factor of the product, so its dtype is T"
+        return ""
+    line = parts.line(name)
+    if line is not None and isinstance(line.expr, Cast) and line.expr.to == "T":
+        return ""
+    return "is a factor of the product, so it is an input, or rounded to the element's type: T(...)"
 
 
 def _listed(spec: MapSpec, dims: frozenset[str]) -> str:

@@ -1,4 +1,4 @@
-"""Rules of the matmul family: one product of two inputs, and outputs over its rows and columns."""
+"""Rules of the matmul family: passes, at least one of which is a matrix product, of dims of one axis each."""
 
 from __future__ import annotations
 
@@ -6,51 +6,37 @@ from collections.abc import Iterator
 
 from ...program import ProgramError
 from ...spec.checks.finding import Finding
-from ..map.program import queries_of, split
+from ..map import rules as map_rules
+from ..map.program import queries_of
 from ..map.spec import MapSpec
 from .claims import ELEMENTS
-from .product import product_of
+from .passes import passes
 
 
 def program(spec: MapSpec) -> Iterator[Finding]:
     """What kernels of the family do not compute."""
     try:
-        parts, product = split(spec), product_of(spec)
+        cut = passes(spec)
     except ProgramError as error:
         yield ("program",), error.number, str(error)
         return
-    if read := next(iter(parts.reads.values()), None):
-        text = f"{read.tensor!r} is read at a computed place; an op of its own may gather what a product takes"
-        yield ("program",), product.line.number, text
-    if query := next((q for q in queries_of(parts) if q.what == "index"), None):
-        text = f"index({query.of}) is of no use to a matrix product; pass an array over {query.of}"
-        yield ("program",), product.line.number, text
-    over = {dim for role, dim in product.dims.items() if role != "depth"}
-    for line in parts.lines:
-        if line.name not in spec.outputs:
-            continue
-        if line.name not in parts.late:
-            yield ("program",), line.number, f"{line.name!r} is not made of the product; leave it to an op of its own"
-        elif spec.outputs[line.name].over != over:
-            wanted = ", ".join(dim for dim in spec.dims if dim in over)
-            text = f"{line.name!r} is made of the product, so its dims are {wanted}"
-            yield ("outputs", line.name, "dims"), 0, text
+    for of in cut:
+        if read := next(iter(of.parts.reads.values()), None):
+            text = f"{read.tensor!r} is read at a computed place; an op of its own may gather what a product takes"
+            yield ("program",), of.parts.lines[0].number, text
+        query = next((q for q in queries_of(of.parts) if q.what == "index"), None) if of.product else None
+        if query:
+            text = f"index({query.of}) is of no use to a matrix product; pass an array over {query.of}"
+            yield ("program",), of.parts.lines[0].number, text
 
 
-def factors(spec: MapSpec) -> Iterator[Finding]:
-    """All kinds multiply the same arrays."""
-    products = {name: product_of(of) for name, of in spec.by_kind.items()}
-    first = next(iter(products.values()))
-    for name, of in products.items():
-        if (of.left, of.right, of.dims) != (first.left, first.right, first.dims):
-            text = f"multiplies {of.left!r} and {of.right!r}, other kinds {first.left!r} and {first.right!r}"
-            yield ("kinds", name, "program"), of.line.number, f"{text}; kinds share their factors"
-    for name in (first.left, first.right):
-        tensor = spec.inputs[name]
-        if tensor.optional:
-            yield ("inputs", name, "optional"), 0, f"{name!r} is a factor of the product, so it cannot be absent"
-        if tensor.dtype != ("T",):
-            yield ("inputs", name, "dtype"), 0, f"{name!r} is a factor of the product, so its dtype is T"
+def contradictions(spec: MapSpec) -> Iterator[Finding]:
+    """What no kernel of the family could keep."""
+    yield from map_rules.contradictions(spec, passes)
+
+
+def aliasing(spec: MapSpec) -> Iterator[Finding]:
+    """Outputs have memory of their own."""
     for name, output in spec.outputs.items():
         for other in output.may_alias:
             text = f"{name!r} cannot share memory with {other!r}: blocks read it while others store {name!r}"

@@ -23,7 +23,7 @@ _KEYS = {"cuda": "CUDA", "cpu": "CPU"}
 _LOCK = RLock()
 
 
-class batch_invariant(ContextDecorator):  # noqa: N801  # called like a function
+class batch_invariant(ContextDecorator):  # called like a function
     """A block, or a function, in which torch's ops compute each sequence with the same bits in every batch.
 
     Ours take the place of aten's kernels of products, softmax, norms, sums and attention on `device`, "cuda" or

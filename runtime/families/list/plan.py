@@ -128,7 +128,7 @@ class ListPlan(PassedPlan[M]):
                 {"ARRAYS": capacity, "WALK": "ROWS" if self.SUMS else "CELLS", **self._number},
                 present={a.name: self.present(a.name) for a in self.ARGUMENTS.values() if a.optional},
                 types=dict(zip(self.CHOSEN, types, strict=True)),
-                kernel=f"pass{self.NUMBER}" if self.NUMBER else "",
+                kernel=self._name,
             )
         return source
 

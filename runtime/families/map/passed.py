@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, ClassVar, TypeVar
+from functools import cached_property
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from ...arrays.arguments import Argument, Views
 from ...arrays.axes import contiguous_strides
@@ -17,9 +18,19 @@ from ...plans.plan import Launch, Plan
 from ...plans.registry import Registered
 from ...plans.sku import KernelSku
 from .geometry import MapDescriptor
-from .map_pass import MapPass
 
 M = TypeVar("M", bound=MapDescriptor)
+
+
+class DeclaredPass(Protocol):
+    """A dataclass of what a plan declares of a pass: its arrays, and constants of its class, without capitals."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def reads(self) -> tuple[str, ...]: ...
+    @property
+    def writes(self) -> tuple[str, ...]: ...
 
 
 class PassedPlan(Plan[M]):
@@ -30,8 +41,9 @@ class PassedPlan(Plan[M]):
     SUM_BYTES: ClassVar[tuple[int, ...]] = ()  # for each, bytes of a part in scratch; 0: the accumulator's; () for all
     NUMBER: ClassVar[int] = 0  # of a pass: which it is, from 1
     KINDS: ClassVar[tuple[str, ...]] = ()  # of a pass: the kinds that take it, of an op that has some
+    SHARED: ClassVar[bool] = False  # of a pass: whether its kernels are the same for these
     HELD: ClassVar[dict[str, str]] = {}  # arrays in the workspace that passes leave for later ones, and their types
-    PASSES: ClassVar[tuple[MapPass, ...]] = ()  # of a program that takes several walks
+    PASSES: ClassVar[tuple[DeclaredPass, ...]] = ()  # of a program that takes several walks
     DESCRIPTOR: ClassVar[type[MapDescriptor]]
     PASS_PLANS: ClassVar[tuple[type[PassedPlan[Any]], ...]] = ()  # follow from it
 
@@ -42,7 +54,7 @@ class PassedPlan(Plan[M]):
 
     def __init__(self, descriptor: M, row: Registered, layouts: frozenset[str]) -> None:
         super().__init__(descriptor, row, layouts)
-        self._passes = [of(descriptor, row, layouts) for of in self._pass_plans(descriptor)]
+        self._passes = [of(descriptor, *of.within(descriptor, row, layouts)) for of in self._pass_plans(descriptor)]
 
     @classmethod
     def dims_text(cls) -> str:
@@ -53,9 +65,15 @@ class PassedPlan(Plan[M]):
 
     @classmethod
     def _pass_plans(cls, descriptor: M) -> Sequence[type[PassedPlan[Any]]]:
-        """The passes of a problem, of whose kind they may be."""
+        """The passes of a problem, of whose kind they may be, that make something that is there."""
         kind = getattr(descriptor, "kind", "")
-        return [of for of in cls.PASS_PLANS if not of.KINDS or kind in of.KINDS]
+        return [of for of in cls.PASS_PLANS if (not of.KINDS or kind in of.KINDS) and of._is_wanted(descriptor)]
+
+    @classmethod
+    def _is_wanted(cls, descriptor: M) -> bool:
+        """Whether any output is there."""
+        flags = [argument.optional for argument in cls.ARGUMENTS.values() if argument.written]
+        return any(not flag or getattr(descriptor, flag) for flag in flags)
 
     @classmethod
     def cannot_hold(cls, descriptor: M, sku: KernelSku) -> str | None:
@@ -66,7 +84,7 @@ class PassedPlan(Plan[M]):
     def workspace_of(cls, descriptor: M, sku: KernelSku) -> int:
         """Bytes of the partial sums that blocks share, and of what passes hand over."""
         if cls.PASS_PLANS:
-            parts = max(sum(of._parts_bytes(descriptor, sku)) for of in cls._pass_plans(descriptor))
+            parts = max([sum(of._parts_bytes(descriptor, sku)) for of in cls._pass_plans(descriptor)], default=0)
             return parts + sum(rounded(size) for size, *_ in cls._handed_over(descriptor).values())
         return sum(cls._parts_bytes(descriptor, sku))
 
@@ -75,7 +93,7 @@ class PassedPlan(Plan[M]):
         """Bytes of the partial sums of each reduction."""
         raise AssertionError("families define this")
 
-    def depth_of(self, dims: Collection[str], count: int) -> int:
+    def depth_of(self, dims: Collection[str], count: int) -> float:
         """The maximum number of roundings of one of the `count` terms of a sum over `dims`."""
         raise AssertionError("families define this")
 
@@ -84,9 +102,31 @@ class PassedPlan(Plan[M]):
         raise AssertionError("families define this")
 
     @classmethod
-    def of_pass(cls, plan: type[PassedPlan[Any]], declared: MapPass) -> dict[str, Any]:
+    def of_pass(cls, plan: type[PassedPlan[Any]], declared: Any) -> dict[str, Any]:
         """What else the plan of a pass of `plan` declares."""
         raise AssertionError("families define this")
+
+    @classmethod
+    def base_of(cls, declared: DeclaredPass) -> type[PassedPlan[Any]]:
+        """What the plan of a pass derives from: what the plan itself does."""
+        base: type[PassedPlan[Any]]
+        (base,) = cls.__bases__
+        return base
+
+    @classmethod
+    def within(cls, descriptor: M, row: Registered, layouts: frozenset[str]) -> tuple[Registered, frozenset[str]]:
+        """The row of a pass in the plan of that `row`, and the pass's layouts among that plan's, or all if none is."""
+        return row, layouts & {*cls.LAYOUTS} or frozenset(cls.LAYOUTS)
+
+    @cached_property
+    def _kind(self) -> dict[str, str]:
+        """The constant of what is computed, where kinds differ in it."""
+        offered: tuple[str, ...] = self.descriptor._kinds
+        return {"KIND": getattr(self.descriptor, "kind", "")} if offered and not self.SHARED else {}
+
+    def _depth_in_passes(self, dims: Collection[str], count: int) -> float:
+        """The most roundings of a term in any pass that sums over `dims`; 0 if none does."""
+        return max([of.depth_of(dims, count) for of in self._passes if {*of.SUMMED} == {*dims}], default=0)
 
     @classmethod
     def _handed_over(cls, descriptor: M) -> dict[str, tuple[int, tuple[int, ...], ElementKind]]:
@@ -111,6 +151,11 @@ class PassedPlan(Plan[M]):
         """The constant that says which pass it is, where there are several."""
         return {"PASS": self.NUMBER} if self.NUMBER else {}
 
+    @property
+    def _name(self) -> str:
+        """What the entry point of a pass is called after, where there are several."""
+        return f"pass{self.NUMBER}" if self.NUMBER else ""
+
     def _in_passes(self, views: Views, workspace: int) -> list[Launch]:
         """The launches of all passes: the workspace begins with what they hand over, then each has its own sums."""
         device, known = next(iter(views.values())).device, dict(views)
@@ -124,10 +169,9 @@ class PassedPlan(Plan[M]):
         return {name: views[name] for name in self.ARGUMENTS if name in views}
 
 
-def _pass_plan(plan: type[PassedPlan[Any]], declared: MapPass, number: int) -> type[PassedPlan[Any]]:
+def _pass_plan(plan: type[PassedPlan[Any]], declared: DeclaredPass, number: int) -> type[PassedPlan[Any]]:
     """The plan of one pass, which only the plan of the whole starts."""
-    base: Any
-    (base,) = plan.__bases__
+    base = plan.base_of(declared)
     given = {field.name.upper(): getattr(declared, field.name) for field in fields(declared)}
     reads, writes = given.pop("READS"), given.pop("WRITES")
     arguments = {argument.name: argument for argument in plan.TENSORS}

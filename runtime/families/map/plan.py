@@ -129,8 +129,8 @@ class MapPlan(PassedPlan[M]):
 
     def depth_of(self, dims: Collection[str], count: int) -> int:
         """The maximum number of roundings of one of the `count` terms of a sum over `dims`."""
-        if of_passes := [of.depth_of(dims, count) for of in self._passes if {*of.SUMMED} == {*dims}]:
-            return max(of_passes)
+        if in_passes := self._depth_in_passes(dims, count):
+            return int(in_passes)
         schedule = self.sku.schedule
         assert isinstance(schedule, Schedule)
         return self._cut.depth(VECTOR_BYTES // self.element.row.bytes, schedule) if self._cut else count
@@ -250,14 +250,9 @@ class MapPlan(PassedPlan[M]):
                 present={name: self.present(name) and name not in skipped for name in optional},
                 types=dict(zip(self.CHOSEN, types, strict=True)),
                 element=self._word,
-                kernel=f"pass{self.NUMBER}" if self.NUMBER else "",
+                kernel=self._name,
             )
         return source
-
-    @cached_property
-    def _kind(self) -> dict[str, str]:
-        """The constant of what is computed, where the op has kinds."""
-        return {"KIND": self.descriptor.kind} if self.descriptor._kinds else {}  # type: ignore[attr-defined]
 
     @cached_property
     def _word(self) -> str:

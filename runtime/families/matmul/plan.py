@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from itertools import product
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -16,14 +17,17 @@ from ...arrays.workspace import rounded
 from ...device import Device, KernelSource
 from ...devices.named import default_device
 from ...errors import Unsupported
-from ...plans.plan import Launch, Plan
+from ...plans.plan import Launch
 from ...plans.preference import PlanPreference
 from ...plans.registry import Registered
 from ...plans.schedule import Schedule
 from ...plans.sku import VECTOR_BYTES, KernelSku
 from ..kernel_source import kernel_source
 from ..map.geometry import Group, IndexSpace, MapDescriptor
-from .schedules import PORTABLE, SCHEDULES, Sizes, seconds, shared_bytes, tiles
+from ..map.passed import DeclaredPass, PassedPlan
+from ..map.plan import MapPlan
+from .matmul_pass import MatmulPass
+from .schedules import OF_PASSES, PORTABLE, SCHEDULES, Sizes, seconds, shared_bytes, tiles
 
 _SIDES = ("rows", "columns")
 _LARGEST = 1 << 30  # extents, and numbers of tiles, that the kernels of sm_90a count in 32 bits
@@ -71,20 +75,56 @@ def _whole(count: int, size: int) -> int:
     return -(-count // pack) * pack
 
 
-class MatmulPlan(Plan[M]):
-    """Everything that a generated plan of the matmul family does not declare.
+class MatmulPlan(PassedPlan[M]):
+    """Everything that a generated plan of the matmul family does not declare: of a product, or of several passes.
 
     The layout of the factors has two letters: `k` where one is contiguous along the depth, `m` where the left one is
     along rows, `n` where the right one is along columns. Other arrays may have any strides. Factors whose rows
     the copy engine cannot address are copied first, or multiplied by `mma.sync`, which gives the same bits.
+
+    Of several passes, those that are products take the schedule that the model says, and the others are maps.
     """
 
     LAYOUTS: ClassVar[tuple[str, ...]] = tuple(_LAYOUTS)
+    LAYOUTS_OF_PASSES: ClassVar[tuple[str, ...]] = tuple(dict.fromkeys((*_LAYOUTS, *MapPlan.LAYOUTS)))
     AXES: ClassVar[dict[str, tuple[Group, ...]]] = {}  # argument -> the dims that its axes run along
-    FACTORS: ClassVar[tuple[str, str]]  # the left and the right one
-    DIMS: ClassVar[dict[str, str]]  # "batch", "rows", "columns", "depth" -> dim; there may be no batch
+    FACTORS: ClassVar[tuple[str, str]] = ("", "")  # the left and the right one
+    DIMS: ClassVar[Mapping[str, str]] = {}  # "batch", "rows", "columns", "depth" -> dim; there may be no batch
     SIZES: ClassVar[tuple[str, ...]] = ()  # dims whose size the program reads
     SCALARS: ClassVar[tuple[str, ...]] = ()  # descriptor fields the kernel reads
+
+    @classmethod
+    def _complete(cls, own: Mapping[str, Any]) -> None:
+        super()._complete(own)
+        if own.get("PASSES"):
+            cls.LAYOUTS = cls.LAYOUTS_OF_PASSES
+
+    @classmethod
+    def base_of(cls, declared: DeclaredPass) -> type[PassedPlan[Any]]:
+        """What the plan of a pass derives from: that of a product, or of a map."""
+        return MatmulPlan if isinstance(declared, MatmulPass) else MapPlan
+
+    @classmethod
+    def of_pass(cls, plan: type[Any], declared: MatmulPass) -> dict[str, Any]:
+        """Where its arrays lie, and what it sums over."""
+        axes = {name: plan.AXES[name] for name in (*declared.reads, *declared.writes)}
+        assert declared.dims is not None
+        depth = declared.dims["depth"]
+        # What is handed over is contiguous along its last axis.
+        held = [place for place, name in enumerate(declared.factors) if name in plan.HELD]
+        sides = {place: axes[declared.factors[place]][-1] != (depth,) for place in held}
+        fit = [n for n, of in _LAYOUTS.items() if of.strided or all(of[place] == side for place, side in sides.items())]
+        return {"AXES": axes, "SUMMED": (depth,), "LAYOUTS": tuple(fit)}
+
+    @classmethod
+    def within(cls, descriptor: M, row: Registered, layouts: frozenset[str]) -> tuple[Registered, frozenset[str]]:
+        """The row with the schedule that takes the least time by the model, and what of the layouts products have."""
+        row, layouts = super().within(descriptor, row, layouts)
+        tag, size = row.sku.element, row.sku.element.row.bytes
+        known = [Schedule.parse(text) for arch, tags, text in SCHEDULES if arch == row.sku.arch and tag in tags]
+        sizes, portable = cls.sizes_of(descriptor), row.sku.arch == "sm_80"
+        best = min(known, key=lambda schedule: 0.0 if portable else seconds(sizes, schedule, size))
+        return replace(row, sku=replace(row.sku, schedule=best)), layouts
 
     @classmethod
     def shape_text(cls, argument: Argument) -> str:
@@ -94,7 +134,7 @@ class MatmulPlan(Plan[M]):
     @classmethod
     def dims_text(cls) -> str:
         """The fields that dims come from."""
-        dims: dict[str, str] = cls.DESCRIPTOR._dims  # type: ignore[attr-defined]
+        dims: dict[str, str] = cls.DESCRIPTOR._dims
         return f"{', '.join([f'{dim} is {text}' for dim, text in dims.items()])};\n"
 
     @classmethod
@@ -117,7 +157,7 @@ class MatmulPlan(Plan[M]):
         def place(row: Registered) -> tuple[bool, float]:
             is_portable = row.sku.arch == "sm_80"
             assert isinstance(row.sku.schedule, Schedule)
-            return is_portable, 0.0 if is_portable else seconds(sizes, row.sku.schedule, size)
+            return is_portable, 0.0 if is_portable or cls.PASSES else seconds(sizes, row.sku.schedule, size)
 
         return tuple(sorted(super()._candidates(descriptor), key=place))
 
@@ -129,18 +169,8 @@ class MatmulPlan(Plan[M]):
         return super()._refusal(descriptor, sku, preference, target)
 
     @classmethod
-    def cannot_hold(cls, descriptor: M, sku: KernelSku) -> str | None:
-        """None: every schedule serves every problem."""
-        return None
-
-    @classmethod
-    def workspace_of(cls, descriptor: M, sku: KernelSku) -> int:
-        """Bytes of copies of factors whose rows, without gaps, begin at no multiples of 16 bytes."""
-        return sum(cls._copied_bytes(descriptor, sku))
-
-    @classmethod
-    def _copied_bytes(cls, descriptor: M, sku: KernelSku) -> list[int]:
-        """Of each factor; 0 where the copy engine addresses it, if it has no gaps."""
+    def _parts_bytes(cls, descriptor: M, sku: KernelSku) -> list[int]:
+        """Bytes of a copy of each factor whose rows, without gaps, begin at no multiples of 16 bytes; else 0."""
         if sku.arch != "sm_90a" or cls.sizes_of(descriptor).is_empty:
             return [0, 0]
         size, space, sizes = sku.element.row.bytes, IndexSpace.of(descriptor), []
@@ -161,6 +191,8 @@ class MatmulPlan(Plan[M]):
 
         An instruction adds 16 products of halves and truncates; f32 takes three products of tf32, f64 rounds each term.
         """
+        if in_passes := self._depth_in_passes(dims, count):
+            return in_passes
         if self.element == ElementKind.F64:
             return count + 4
         return count + 12 if self.element == ElementKind.F32 else count / 4 + 8
@@ -170,44 +202,46 @@ class MatmulPlan(Plan[M]):
         return self.sizes_of(self.descriptor)
 
     @cached_property
-    def _kind(self) -> dict[str, str]:
-        """The constant of what is computed, where the op has kinds."""
-        return {"KIND": self.descriptor.kind} if self.descriptor._kinds else {}  # type: ignore[attr-defined]
-
-    @cached_property
     def _operands(self) -> tuple[str, ...]:
         """The arguments that are more than a number."""
         return tuple(name for name, argument in self.ARGUMENTS.items() if self.AXES[name] or argument.written)
 
     @cached_property
     def _result(self) -> str:
-        """The first output."""
-        return next(name for name, argument in self.ARGUMENTS.items() if argument.written)
+        """The first output that is there."""
+        written = [name for name, argument in self.ARGUMENTS.items() if argument.written]
+        return next((name for name in written if self.present(name)), written[0])
 
     @property
     def _has_tma(self) -> bool:
         return self.sku.arch == "sm_90a"
 
     def _variants(self) -> Iterator[_Variant]:
+        if self._passes:
+            return
         for layout in self.LAYOUTS:
             if layout in self.layouts:
                 tma = self._has_tma and layout != "strided"
                 yield _Variant(layout, tma)
                 if tma and any(element.row.bytes == _HALF for element in self.elements_of(self._result)):
                     yield _Variant(layout, tma, staged=True)
-        for side, size in zip(_PACKED, self._copied_bytes(self.descriptor, self.sku), strict=True):
+        for side, size in zip(_PACKED, self._parts_bytes(self.descriptor, self.sku), strict=True):
             if size and "strided" in self.layouts:
                 yield _Variant("strided", tma=False, packs=side)
 
     def sources(self, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Iterator[KernelSource]:
         """The sources of the layouts that this plan accepts."""
         types = self._chosen_types(dtypes)
+        for part, own in self._types_of(dict(zip(self.CHOSEN, types, strict=True))):
+            yield from part.sources(dtypes=own)
         for variant in self._variants():
             if self._is_stored(variant, types):
                 yield self._source(variant, types)
 
     def variants(self) -> Iterator[tuple[str, dict[str, ElementKind], KernelSource]]:
         """Every layout with every choice of element types: all that any arrays may need."""
+        for part in self._passes:
+            yield from part.variants()
         for variant, types in product(self._variants(), product(*(self.elements_of(name) for name in self.CHOSEN))):
             if self._is_stored(variant, types):
                 yield variant.layout, dict(zip(self.CHOSEN, types, strict=True)), self._source(variant, types)
@@ -245,16 +279,19 @@ class MatmulPlan(Plan[M]):
                     "RESULT": f"{self._result}_",
                     **({"CLUSTER": cluster} if cluster > 1 else {}),
                     **self._kind,
+                    **self._number,
                 },
                 present={a.name: self.present(a.name) for a in self.ARGUMENTS.values() if a.optional},
                 types=dict(zip(self.CHOSEN, types, strict=True)),
-                kernel=f"pack_{variant.packs}" if variant.packs else "",
+                kernel="_".join(filter(None, (self._name, variant.packs and f"pack_{variant.packs}"))),
                 shared=0 if variant.packs else shared_bytes(schedule, self.element.row.bytes, tma=variant.tma),
             )
         return source
 
     def _launches(self, views: Views, workspace: int) -> list[Launch]:
-        if self._sizes.is_empty:
+        if self._passes:
+            return self._in_passes(views, workspace or VECTOR_BYTES)  # any address, where nothing is launched
+        if self._sizes.is_empty or self._result not in views:
             return []
         types = tuple(views[n].element if n in views else self.elements_of(n)[0] for n in self.CHOSEN)
         device, given, (views, copies) = self._device_of(views), views, self._copied(views, workspace)
@@ -269,7 +306,7 @@ class MatmulPlan(Plan[M]):
 
     def _copied(self, views: Views, workspace: int) -> tuple[Views, list[tuple[str, int]]]:
         """The arrays with copies of factors, where these help the copy engine, and which are to be made where."""
-        sizes = self._copied_bytes(self.descriptor, self.sku)
+        sizes = self._parts_bytes(self.descriptor, self.sku)
         if not any(sizes) or "strided" not in self.layouts or self._variant(views).tma:
             return views, []
         known, copies, workspace = dict(views), [], workspace or VECTOR_BYTES  # any address, where nothing is launched
@@ -401,10 +438,11 @@ def matmul_kernels(
 ) -> Iterator[Registered]:
     """A row of the kernel table for each of the family's schedules and each of the op's element types.
 
+    Of several passes there is one for each architecture, whose products choose among the schedules for themselves.
     `inline` is the text of the kernels, where there is no file of it.
     """
     source = plan.source_file(inline, contraction, flush_subnormals)
-    for arch, tags, text in SCHEDULES:
+    for arch, tags, text in OF_PASSES if plan.PASSES else SCHEDULES:
         for tag in tags:
             if tag in plan.DESCRIPTOR._elements:
                 element, schedule = ElementKind(tag), Schedule.parse(text)

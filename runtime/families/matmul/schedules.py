@@ -27,6 +27,11 @@ SCHEDULES = (
     ("sm_80", ("f32",), "t256.block_m128.block_n64.block_k16.stages3.across2"),
     ("sm_80", ("f64",), "t256.block_m64.block_n64.block_k16.stages3.across2"),
 )
+# Of several passes: how those that are no products cut up their work, and whether products take warpgroups.
+OF_PASSES = (
+    ("sm_90a", ("f16", "bf16"), "t256.packs4.blocks1056.wgmma1"),
+    ("sm_80", ("f16", "bf16", "f32", "f64"), "t256.packs4.blocks1056.wgmma0"),
+)
 PORTABLE = {tag: text for arch, tags, text in SCHEDULES for tag in tags if arch == "sm_80"}
 
 _PANEL = 128  # bytes of a row of a panel: 64 of the depth

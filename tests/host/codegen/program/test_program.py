@@ -584,7 +584,7 @@ def test_the_error_bound_holds_where_it_is_hard(text: str, a: float, b: float) -
          "\"f'{a}'\" is not allowed here; there are no strings; an option is a field of type bool or int"),
         ("y = 1j", "'1j' is not allowed here; the imaginary unit is complex(0, 1)"),
         ("y = ...", "'...' is not allowed here; values are numbers and bools"),
-        ("y = a @ b", "'a @ b' is not allowed here; there are no matrix products; the body family is for those"),
+        ("y = a @ b", "'a @ b' is not allowed here; a matrix product is a sum, as in sum(a * b, dim)"),
         ("y = +a", "'+a' is not allowed here"),
         ("y = a is b",
          "'a is b' is not allowed here; compare with == and !=; present(x) tells whether an optional tensor is there"),

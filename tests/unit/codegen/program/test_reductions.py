@@ -94,6 +94,21 @@ def test_a_place_is_certain_unless_a_rival_may_be_as_extreme() -> None:
     assert errors("any(x > 1, col)", [[1.0, 2.0, 0.0]], [[0.1, 0.0, 0.0]]) == [0]
 
 
+def test_a_sum_of_products_is_off_by_what_its_factors_lose() -> None:
+    """Also where they are split, and where one in any doubt is multiplied by 0."""
+    scope = Scope(("row", "depth", "col"), {"x": frozenset({"row", "depth"}), "z": frozenset({"depth", "col"})})
+    line, of = parse("y = sum(x * z, depth)", scope), Space({"row": 2, "depth": 2, "col": 2})
+    x, z = np.full((2, 2, 1), 4.0), np.array([[[0.0, 8.0], [2.0, 8.0]]])
+    doubt = np.zeros_like(x)
+    for split, lost in ((0.0, 0.0), (2.0**-10, 2.0**-10 * (4 + 4 + 8 + 8))):
+        how = Arithmetic(2.0**-24, 2.0**-149, lambda dims, count: 0.0, {}, split)
+        error = bound(line, {"x": Bounded(x, doubt), "z": Bounded(z, 0.0 * z)}, of, how)["y"].error
+        np.testing.assert_allclose(error[..., 1], lost, rtol=1e-3, atol=1e-40)
+    doubt[0, 0] = np.inf
+    error = bound(line, {"x": Bounded(x, doubt), "z": Bounded(z, 0.0 * z)}, of, F32)["y"].error
+    assert np.isinf(error[0]).all() and np.isfinite(error[1]).all()
+
+
 def test_a_product_is_off_by_a_rounding_of_each_factor() -> None:
     (error,) = errors("prod(x, col)", [[3.0, 5.0, 7.0]], [[0.0, 0.0, 0.0]])
     assert 3 * 2.0**-24 * 105 <= error <= 3.1 * 2.0**-24 * 105

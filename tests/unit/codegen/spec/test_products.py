@@ -1,4 +1,4 @@
-"""Invariant: a program that is a matrix product is one of the matmul family, and any other a map."""
+"""Invariant: a program with a matrix product is one of the matmul family, and any other a map."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from baracuda.codegen.spec.load import load_spec
+from baracuda.codegen.families.map.spec import MapSpec
+from baracuda.codegen.spec.load import load_folder, load_spec
 from baracuda.codegen.spec.spec import OpSpec
 from baracuda.runtime import SpecError
 
@@ -42,15 +43,31 @@ def test_a_product_is_of_the_matmul_family(tmp_path: Path) -> None:
     ("before", "after"),
     [
         ("sum(a * b, depth) + c", "sum(a * b, depth) + sum(c, col)"),
+        ("sum(a * b, depth) + c", "sum(a * b, depth) * sum(b * a, depth) + c"),
+        ("sum(a * b, depth) + c", "sum(T(abs(a)) * b, depth) + c"),
+        ("y = relu(sum(a * b, depth) + c)", "|\n  f = T(abs(a))\n  y = sum(f * b, depth) + c"),
+        ("y: {dims: [row, col]}", "y: {dims: [row, col, depth]}"),
+    ],
+    ids=["a sum beside it", "two products", "a rounded factor", "a rounded line", "the depth of an output"],
+)
+def test_what_else_is_computed_leaves_it_there(tmp_path: Path, before: str, after: str) -> None:
+    assert before in PRODUCT
+    assert load(tmp_path, PRODUCT.replace(before, after)).family == "matmul"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
         ("sum(a * b, depth) + c", "sum(a * abs(b), depth) + c"),
+        ("sum(a * b, depth) + c", "sum(acc(a) * b, depth) + c"),
         ("sum(a * b, depth) + c", "sum(a * b, depth) * index(col)"),
         ("sum(a * b, depth) + c", "max(a * b, depth) + c"),
-        ("y: {dims: [row, col]}", "y: {dims: [row, col, depth]}"),
         ("b: {dims: [col, depth]}", "b: {dims: [depth]}"),
         ("b: {dims: [col, depth]}", "b: {dims: [col, depth], dtype: f32}"),
         ("dims: {row", "dtypes: [f32, f16]\nfamily: map\ndims: {row"),
+        ("relu(sum(a * b, depth) + c)", "relu(sum(a * b, depth) + c"),
     ],
-    ids=["two sums", "no factor", "a place", "no sum", "the depth of an output", "a vector", "another type", "named"],
+    ids=["no factor", "another cast", "a place", "no sum", "a vector", "another type", "named", "no program"],
 )
 def test_anything_else_is_a_map(tmp_path: Path, before: str, after: str) -> None:
     assert before in PRODUCT
@@ -66,10 +83,10 @@ def test_anything_else_is_a_map(tmp_path: Path, before: str, after: str) -> None
     ("before", "after", "says"),
     [
         ("sum(a * b, depth)", "max(a * b, depth)", "max(a * b, depth) is no matrix product; write sum(a * b, dim)"),
-        ("+ c", "+ sum(c * c, col)", "sum(c * c, col) is reduced beside the matrix product"),
         ("[col, depth]}", "[depth]}", "'a' has dims [row] of its own, 'b' [], both []; a matrix product has one, one"),
-        ("y: {dims: [row, col]}", "y: {dims: [row, col, depth]}", "so its dims are row, col"),
         ("b: {dims: [col, depth]}", "b: {dims: [col, depth], dtype: f32}", "'b' is a factor of the product, so its"),
+        ("y = relu(sum(a * b, depth) + c)", "|\n  f = abs(a)\n  y = sum(f * b, depth) + c", "'f' is a factor of the"),
+        ("sum(a * b, depth) + c", "sum(a * b, depth) * c * index(col)", "index(col) is of no use to a matrix product"),
         ("descriptor: {m: int", "dtypes: [i32]\ndescriptor: {m: int", "i32 is not multiplied by any kernel"),
         ("y: {dims: [row, col]}", "y: {dims: [row, col], may_alias: [a]}", "'y'"),
         ("m: int", "m: shape", "is the axes of a shape; a matrix product's dims are one axis each"),
@@ -80,3 +97,41 @@ def test_what_no_kernel_multiplies_is_named(tmp_path: Path, before: str, after: 
     with pytest.raises(SpecError) as error:
         load(tmp_path, PRODUCT.replace("op: product", "op: product\nfamily: matmul").replace(before, after))
     assert says in str(error.value)
+
+
+GRADIENTS = {
+    "sum(a * b, depth) + c": "da = sum(dy * b, col)\ndb = sum(dy * a, row)\ndc = sum(dy, row)",
+    "2.0 * sum(a * b, depth) + c": "dz = T(2.0 * dy)\nda = sum(dz * b, col)\ndb = sum(dz * a, row)\ndc = sum(dy, row)",
+    "maximum(sum(a * b, depth) + c, 0.0)": (
+        "the_sum = sum(a * b, depth)\n"
+        "dz = T(where(the_sum + c > 0.0, dy, where(the_sum + c < 0.0, 0.0, 0.5 * dy)))\n"
+        "da = sum(dz * b, col)\ndb = sum(dz * a, row)\ndc = sum(dz, row)"
+    ),
+    "sum(T(2.0 * a) * b, depth) + c": (
+        "y_factor = T(2.0 * a)\n"
+        "d_sum_2 = sum(dy * b, col)\nda = 2.0 * d_sum_2\ndb = sum(dy * y_factor, row)\ndc = sum(dy, row)"
+    ),
+}
+
+
+@pytest.mark.parametrize("program", GRADIENTS)
+def test_gradients_are_products_of_elements(tmp_path: Path, program: str) -> None:
+    """What is multiplied is the gradient that comes in, or a value that the program rounds once."""
+    text = PRODUCT.replace("relu(sum(a * b, depth) + c)", program)
+    (tmp_path / "product.yaml").write_text(f"{text}backward: {{}}\n", encoding="utf-8")
+    gradient = load_folder(tmp_path)["product_backward"].spec
+    assert isinstance(gradient, MapSpec)
+    assert gradient.program == GRADIENTS[program]
+    assert gradient.family == "matmul"
+    assert "batch_invariant" in gradient.reproducibility["da"]
+    assert "batch_invariant" not in gradient.reproducibility["db"]
+    assert "batch_invariant" not in gradient.reproducibility["dc"]
+
+
+def test_a_gradient_that_comes_in_as_a_sum_is_rounded_too(tmp_path: Path) -> None:
+    text = PRODUCT.replace("relu(sum(a * b, depth) + c)", "sum(a * b, depth) + c")
+    text = text.replace("y: {dims: [row, col]}", "y: {dims: [row, col], dtype: acc}")
+    (tmp_path / "product.yaml").write_text(f"{text}backward: {{}}\n", encoding="utf-8")
+    gradient = load_folder(tmp_path)["product_backward"].spec
+    assert isinstance(gradient, MapSpec)
+    assert gradient.program == "dz = T(dy)\nda = sum(dz * b, col)\ndb = sum(dz * a, row)\ndc = sum(dz, row)"

@@ -1,0 +1,94 @@
+"""Cuts a program with matrix products into passes: one for each product, and those of a map for the rest.
+
+What becomes of a product is its pass's epilogue, as far as it needs no reduction of a later pass. A factor that is no
+input is handed over in memory: by the product that it is made of, or by a pass of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ...program import Line, Name, Reduce
+from ...program.tree import Call, Cast, Expr, mapped
+from ..map.passes import Cut, Pass, Walk, hoisted
+from ..map.program import Parts, numbered, parts_of, split
+from ..map.spec import MapSpec
+from .product import Product, oriented, products_of, renamed
+
+
+def passes(spec: MapSpec, held: str = "held") -> tuple[Pass, ...]:
+    """The passes of the program, in order; raises ProgramError for what none compute, or a program without a product.
+
+    Names of arrays that are handed over end in `held`.
+    """
+    parts = parts_with_factors(spec)
+    return tuple(_Cut(spec, hoisted(parts), held).passes())
+
+
+def parts_with_factors(spec: MapSpec) -> Parts:
+    """The parts of the program, in which factors of products are names."""
+    parts = split(spec)
+    return parts_of(with_factors(parts.lines, parts.dims), parts.cells, parts.dims)
+
+
+def with_factors(lines: Iterable[Line], taken: Iterable[str]) -> tuple[Line, ...]:
+    """The lines with one more for each value that is rounded within a product."""
+    found, names = list[Line](), {*taken}
+
+    def named(expr: Expr, line: Line) -> Expr:
+        match expr:
+            case Reduce(kind="sum", arg=Call(op="mul", args=(a, b)), dims=dims):
+                return Reduce("sum", Call("mul", (factor(a, line), factor(b, line))), dims)
+        return mapped(expr, lambda e: named(e, line))
+
+    def factor(expr: Expr, line: Line) -> Expr:
+        if not (isinstance(expr, Cast) and expr.to == "T"):
+            return named(expr, line)
+        name = next(n for n in numbered(f"{line.name}_factor") if n not in names)
+        names.add(name)
+        found.append(Line(name, named(expr, line), line.number))
+        return Name(name)
+
+    for line in lines:
+        expr = named(line.expr, line)
+        found.append(Line(line.name, expr, line.number))
+    return tuple(found)
+
+
+class _Cut(Cut):
+    def __init__(self, spec: MapSpec, parts: Parts, held: str) -> None:
+        super().__init__(spec, parts, held)
+        self.products = products_of(spec, parts)
+
+    def _next(self, pending: list[str]) -> Walk:
+        """The next reductions; before a product, a pass that makes a factor which is not in memory yet."""
+        walk = super()._next(pending)
+        for factor in self._factors(walk):
+            if factor in self.lines and not any(self._makes(factor, before) for before in self.walks):
+                return Walk(self.parts.dims[factor], made=(factor,))
+        return walk
+
+    def _factors(self, walk: Walk) -> tuple[str, ...]:
+        product = self._product(walk)
+        return (product.left, product.right) if product else ()
+
+    def _product(self, walk: Walk) -> Product | None:
+        return next((self.products[name] for name in walk.sums if name in self.products), None)
+
+    def _makes(self, factor: str, walk: Walk) -> bool:
+        """Whether a walk hands the factor over."""
+        return factor in walk.made or self._follows(factor, walk)
+
+    def _alone(self, name: str) -> str:
+        return name if name in self.products else ""
+
+    def _stores(self, walk: Walk) -> bool:
+        return self._product(walk) is None
+
+    def _pass(self, walk: Walk, held: dict[str, str], handed: dict[str, str]) -> Pass:
+        of, product = super()._pass(walk, held, handed), self._product(walk)
+        if product is None:
+            return of
+        order = next((self.spec.outputs[name].dims for name in walk.outputs), tuple(self.spec.dims))
+        return replace(of, product=oriented(renamed(product, held), order))

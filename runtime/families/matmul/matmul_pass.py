@@ -1,0 +1,24 @@
+"""What a plan declares of a matrix product that is one pass of several."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class MatmulPass:
+    """The arrays that a product reads and writes, and the constants of `MatmulPlan` of the same names, in capitals.
+
+    Arrays are arguments of the plan, or in the workspace: those of its `HELD`. Kernels of a `shared` pass are the same
+    for all of its `kinds`.
+    """
+
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    kinds: tuple[str, ...] = ()
+    shared: bool = False
+    factors: tuple[str, str] = ("", "")
+    dims: Mapping[str, str] | None = None
+    sizes: tuple[str, ...] = ()
+    scalars: tuple[str, ...] = ()

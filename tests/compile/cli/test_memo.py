@@ -155,7 +155,7 @@ def test_check_says_again_what_it_found(run: Run, tmp_path: Path, monkeypatch: p
     first = run(*check)
     asked: list[str] = []
 
-    def refused(jobs: Any, *, on_done: Any, workers: Any) -> None:
+    def refused(jobs: Any, *, on_done: Any, within: Any) -> None:
         asked.extend(job.arch for job in jobs)
         for index in range(len(jobs)):
             on_done(index, CompileError("refused"))

@@ -123,7 +123,7 @@ def _calls_of(subject: Subject) -> Iterator[Good]:
     function = getattr(ops, spec.op)
     parameters = inspect.signature(function).parameters
     inputs = {name: array for name, array in arrays.items() if name in spec.inputs and array is not None}
-    fields = {name: value for name, value in values.items() if name in parameters and name not in inputs}
+    fields = {name: value for name, value in fields.items() if name in parameters and name not in inputs}
     yield Good(f"ops.{spec.op}", function, {**inputs, **fields, "stream": None})
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import chain, product, tee
 from typing import Any
 
@@ -20,7 +21,7 @@ from ..problems.subject import Subject
 from .variant import Variant
 
 _LEAST = "sm_86"  # of the least shared memory: what is made for such devices is not chosen on others
-_TRIES = 4000  # random cases, of all SKUs together, before one goes without a variant
+_TRIES = 400  # random cases, of all SKUs together, before one goes without a variant
 Case = tuple[tuple[str | int, ...] | None, dict[str, Any]]  # the fields of a problem, and where the spec gives them
 
 
@@ -29,7 +30,7 @@ def planned_variants(
 ) -> list[Variant]:
     """A kernel for each SKU, layout and architecture, in the variants that the spec's benchmarks and first case need.
 
-    A SKU that none of the spec's cases selects is shown by a random one.
+    A SKU that none of the spec's cases selects is shown by a random problem, whose caller asks for its schedule.
     """
     subject = Subject(loaded, {}, package)
     rows = rows_of(op, files[f"{op.category}/{op.name}.cu"], package)
@@ -74,7 +75,7 @@ def _plans(kind: type[Any], subject: Subject, sku: KernelSku, random: Iterable[d
         usual = spec.of_kind(case.get("kind")).tests.defaults
         fields = {k: v for k, v in {**usual, **case}.items() if k not in ("dtype", "arch")}
         try:
-            plan = _plan(kind, fields, sku)
+            plan = _plan(kind, fields, sku, pinned=place is None)
         except InvalidProblem as error:
             if place is not None:
                 raise subject.loaded.source.error(place, str(error)) from None
@@ -94,15 +95,16 @@ def _cases(section: str, cases: Iterable[dict[str, Any]]) -> Iterator[Case]:
     return (((section, "cases", i), case) for i, case in enumerate(cases))
 
 
-def _plan(kind: type[Any], fields: dict[str, Any], sku: KernelSku) -> Any:
-    """The plan of a problem, if selection gives it to `sku` on a device that it is for."""
+def _plan(kind: type[Any], fields: dict[str, Any], sku: KernelSku, *, pinned: bool) -> Any:
+    """The plan of a problem, if selection gives it to `sku`, whose schedule may be asked for, on a device for it."""
     problem, layouts = kind.DESCRIPTOR(**fields, element=sku.element), [sku.layout] if sku.layout else None
     if kind.cannot_hold(problem, sku):  # which selection would find out too, with all other kernels' reasons
         return None
     own = sku.arch.rstrip("a")
-    only = frozenset({sku.arch})
+    schedules = frozenset({str(sku.schedule)}) if pinned else None
+    own_only = PlanPreference(archs=frozenset({sku.arch}), schedules=schedules)
     # Some kernels serve only callers who allow no workspace.
-    preferences = PlanPreference(archs=only), PlanPreference(archs=only, max_workspace_bytes=0)
+    preferences = own_only, replace(own_only, max_workspace_bytes=0)
     archs = [own] if sku.fits(_LEAST) else [own, _LEAST]  # not whatever this machine happens to have
     for arch, preference in product(archs, preferences):
         with suppress(Unsupported):

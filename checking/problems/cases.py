@@ -176,12 +176,18 @@ def random_problems(subject: Subject, sku: KernelSku, count: int, seed: int, lim
 
 
 def drawn_cases(subject: Subject, rng: np.random.Generator, tries: int = _TRIES) -> Iterator[dict[str, Any]]:
-    """Values for the fields that the spec draws, without violated requirements."""
+    """Values for the fields that the spec draws, without violated requirements.
+
+    A field that nothing else gives a value has one of those that the spec's cases list.
+    """
     spec = subject.spec
     rules = dict(spec.tests.draw)
-    flags = {n: [False, True] for n, f in spec.descriptor.items() if f.type == "bool" and n not in rules}
+    rules |= {n: [False, True] for n, f in spec.descriptor.items() if f.type == "bool" and n not in rules}
+    given = {name for name, field in spec.descriptor.items() if field.same_as} | rules.keys()
+    needed = [n for n, value in subject.values({}).items() if value is None and n not in given]
+    rules |= {n: listed for n in needed if (listed := [case[n] for case in spec.tests.cases if n in case])}
     for _ in range(tries if spec.tests.draw else 0):
-        case = {name: _drawn(rule, rng) for name, rule in {**rules, **flags}.items()}
+        case = {name: _drawn(rule, rng) for name, rule in rules.items()}
         values = canonical(subject.values(case))
         if is_allowed(spec, values):
             yield case

@@ -52,10 +52,8 @@ class PlanPreference:
         """Whether it restricts the choice of kernels, which disables measured choices."""
         return self.archs is not None or self.schedules is not None or not self.tuned
 
-    def refuses(self, sku: KernelSku, workspace_bytes: int) -> str | None:
-        """Why this preference excludes `sku`, or None."""
-        if workspace_bytes > self.max_workspace_bytes:
-            return f"needs a workspace of {workspace_bytes} bytes, max_workspace_bytes is {self.max_workspace_bytes}"
+    def refuses(self, sku: KernelSku, workspace: Callable[[], int]) -> str | None:
+        """Why this preference excludes `sku`, whose bytes of workspace are computed if there is a limit, or None."""
         if missing := self.rungs - sku.precision_guarantee.rungs:
             return f"does not promise {', '.join(sorted(missing))}"
         if self.numerics not in (None, revision := sku.precision_guarantee.numerics):
@@ -66,6 +64,8 @@ class PlanPreference:
             return f"is for {sku.arch}, archs allows {some_of(self.archs)}"
         if self.schedules is not None and str(sku.schedule) not in self.schedules:
             return f"has schedule {sku.schedule}, schedules allows {some_of(self.schedules)}"
+        if self.max_workspace_bytes < sys.maxsize and (needed := workspace()) > self.max_workspace_bytes:
+            return f"needs a workspace of {needed} bytes, max_workspace_bytes is {self.max_workspace_bytes}"
         return None
 
     @classmethod

@@ -278,9 +278,14 @@ class Selectable(Generic[D]):
 
     @classmethod
     def _refusal(cls, descriptor: D, sku: KernelSku, preference: PlanPreference, device: Device | None) -> str | None:
-        if device is not None and (reason := sku.fits(device.arch)):
+        if device is not None and (reason := cls._unfit(descriptor, sku, device)):
             return reason
-        return cls.cannot_hold(descriptor, sku) or preference.refuses(sku, cls.workspace_of(descriptor, sku))
+        return cls.cannot_hold(descriptor, sku) or preference.refuses(sku, lambda: cls.workspace_of(descriptor, sku))
+
+    @classmethod
+    def _unfit(cls, descriptor: D, sku: KernelSku, device: Device) -> str | None:
+        """Why the device cannot run the kernel, or None."""
+        return sku.fits(device.arch)
 
     @classmethod
     def cannot_hold(cls, descriptor: D, sku: KernelSku) -> str | None:

@@ -177,6 +177,8 @@ def references(spec: BodySpec) -> Iterator[Finding]:
         if not any(dtype in row.dtypes for row in spec.schedules):
             yield ("schedules",), 0, f"no schedule serves {dtype}; add one or drop the dtype"
     for plan, pinned in spec.pinned.items():
+        if plan == spec.plan:
+            yield ("pinned", plan), 0, f"{plan!r} is the op's own plan; name the plan of one architecture differently"
         if pinned.arch not in spec.arch:
             yield ("pinned", plan, "arch"), 0, f"{pinned.arch!r} is not under arch; {near(pinned.arch, spec.arch)}"
     if min(spec.arch, key=arch_number) not in spec.body:

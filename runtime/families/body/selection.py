@@ -251,12 +251,6 @@ class BodySelection(Selectable[B]):
         return cls._explained(descriptor, verdicts, preference, target)
 
     @classmethod
-    def _refusal(cls, descriptor: B, sku: KernelSku, preference: PlanPreference, device: Device | None) -> str | None:
-        if device is not None and (reason := cls._unfit(descriptor, sku, device)):
-            return reason
-        return cls.cannot_hold(descriptor, sku) or preference.refuses(sku, cls.workspace_of(descriptor, sku))
-
-    @classmethod
     def _unfit(cls, descriptor: B, sku: KernelSku, device: Device) -> str | None:
         return sku.fits(device.arch) or cls._too_much_shared(descriptor, sku, device.arch)
 

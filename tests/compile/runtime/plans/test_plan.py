@@ -85,8 +85,9 @@ def test_a_revision_is_a_part_of_a_name() -> None:
     assert (first.precision_guarantee.numerics, second.precision_guarantee.numerics) == (1, 2)
     assert str(second).split("/")[6] == "f32.f32.dsb-.2" and first != second
     assert first.precision_guarantee.rungs == second.precision_guarantee.rungs
-    assert rt.PlanPreference(numerics=2).refuses(second, 0) is None
-    assert rt.PlanPreference(numerics=2).refuses(first, 0) == "computes bits of revision 1, numerics allows 2 only"
+    assert rt.PlanPreference(numerics=2).refuses(second, lambda: 0) is None
+    refused = rt.PlanPreference(numerics=2).refuses(first, lambda: 0)
+    assert refused == "computes bits of revision 1, numerics allows 2 only"
 
 
 _REVISED = [_FORWARD.replace("----", f"----{text}") for text in (".1", ".0", ".02", ".", ".x", ".2.3", ".99999")]
@@ -194,7 +195,7 @@ def test_a_row_is_read_ahead_where_there_is_shared_memory_for_it(cols: int) -> N
 
 def refused(sku: rt.KernelSku, problem: Any, arch: str, preference: rt.PlanPreference) -> str | None:
     """Why a device of `arch` is not given the kernel."""
-    return sku.fits(arch) or RMSNormPlan.cannot_hold(problem, sku) or preference.refuses(sku, 0)
+    return sku.fits(arch) or RMSNormPlan.cannot_hold(problem, sku) or preference.refuses(sku, lambda: 0)
 
 
 def test_unknown_layouts_are_refused() -> None:

@@ -13,10 +13,10 @@ import tokenize
 from pathlib import Path
 
 import pytest
-from repository import ROOT, SAMPLES
+from repository import LONG, ROOT, SAMPLES
 
 from baracuda.codegen.emit.generate import MARK, compare, generate, lower_all, texts, write
-from baracuda.codegen.spec.load import load_folder
+from baracuda.codegen.spec.load import load_folder, load_spec
 from baracuda.runtime import SpecError
 
 SPECS, GENERATED = ROOT / "specs", ROOT / "generated"
@@ -174,6 +174,15 @@ def test_two_specs_of_one_op_or_one_plan_are_refused(samples: Path) -> None:
         SpecError, match=r"twin/scale\.yaml:5: plan 'ScalePlan' is already in .*specs/scale\.yaml; rename one"
     ):
         load_folder(samples)
+
+
+def test_a_plan_of_one_architecture_has_a_name_of_its_own(tmp_path: Path) -> None:
+    text = (LONG / "causal_conv1d_update.yaml").read_text()
+    (path := tmp_path / "causal_conv1d_update.yaml").write_text(
+        f"{text}pinned: {{CausalConv1dUpdatePlan: {{arch: sm_80, doc: the same}}}}\n"
+    )
+    with pytest.raises(SpecError, match="'CausalConv1dUpdatePlan' is the op's own plan"):
+        load_spec(path)
 
 
 def test_a_failing_write_leaves_old_or_new_and_no_litter(

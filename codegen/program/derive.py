@@ -245,7 +245,7 @@ class _Derivation:
             return
         is_rounded = not isinstance(expr, Name) and self._adds_product(expr)
         if isinstance(expr, Name | Reduce) or _is_part(expr) or self.forward.pull or is_rounded:
-            terms = self._fitted(terms, varies(expr, self.dims))
+            terms = self._fitted(terms, varies(expr, self.dims), expr)
         terms = self._factor(terms) if is_rounded else terms
         terms = [self._paired(term) for term in terms]
         match expr:
@@ -440,15 +440,17 @@ class _Derivation:
                 return Call(op, tuple(self._filled(a, values) for a in args))
         return rule
 
-    def _fitted(self, terms: list[Term], dims: frozenset[str]) -> list[Term]:
-        """The terms, summed over the dims along which an operand is broadcast."""
+    def _fitted(self, terms: list[Term], dims: frozenset[str], of: Expr | None = None) -> list[Term]:
+        """The terms, summed over the dims along which an operand is broadcast; they are the adjoint of value `of`."""
         terms = [self._picked(term, self._varies(term) - dims) for term in terms]
         over = sorted(self._over(terms) - dims)
         if not over:
             return terms
         if set(over) <= self.forward.pull:
             terms = [part for t in terms for part in self._distributed(t)]
-            return _merged([self._pulled(t, tuple(over)) for t in terms])
+            behind = self._behind([of])[0] & {*self.wrt.values()} if of else ()
+            may_be_empty = any(not {*over} <= self.forward.dims[source] for source in behind)
+            return _merged([self._pulled(t, tuple(over), may_be_empty) for t in terms])
         return [self._summed(self._sum(terms), tuple(over))]
 
     def _picked(self, term: Term, over: frozenset[str]) -> Term:
@@ -488,14 +490,28 @@ class _Derivation:
                 return
         yield term
 
-    def _pulled(self, term: Term, over: tuple[str, ...]) -> Term:
+    def _pulled(self, term: Term, over: tuple[str, ...], may_be_empty: bool) -> Term:
         factors = (term.top, term.bottom, term.when)
         inside = Term(1.0, *(tuple(e for e in es if varies(e, self.dims) & {*over}) for es in factors))
         is_balanced = self.balanced.get(_all(inside.top), frozenset()) >= {*over} if inside.top else False
         if is_balanced and not inside.bottom and not inside.when:
             return Term(0.0)
-        outside = (tuple(e for e in es if not varies(e, self.dims) & {*over}) for es in factors)
-        return Term(term.scale, *outside).times(self._summed(self._product(inside), over))
+        top, bottom, when = (tuple(e for e in es if not varies(e, self.dims) & {*over}) for es in factors)
+        if may_be_empty and {*over} & self._behind((*top, *bottom))[1]:  # infinite, perhaps, where nothing is summed
+            when += tuple(Call("greater", (Query("size", dim), Const(0))) for dim in over)
+        return Term(term.scale, top, bottom, when).times(self._summed(self._product(inside), over))
+
+    def _behind(self, exprs: Iterable[Expr]) -> tuple[frozenset[str], frozenset[str]]:
+        """The names that values rest on, and the dims that lines behind them reduce over."""
+        lines = {line.name: line.expr for line in (*self.values, *self.made)}
+        names, dims, pending = set[str](), set[str](), [*exprs]
+        while pending:
+            for part in walk(pending.pop()):
+                dims |= {*part.dims} if isinstance(part, Reduce) else set()
+                if isinstance(part, Name) and part.id not in names:
+                    names.add(part.id)
+                    pending += [lines[part.id]] if part.id in lines else []
+        return frozenset(names), frozenset(dims)
 
     def _summed(self, expr: Expr, over: tuple[str, ...]) -> Term:
         total = Reduce("sum", expr, over)
@@ -529,12 +545,12 @@ class _Derivation:
         return Call("where", (all_of(term.when), product, Const(0.0)))
 
     def _end(self, name: str, source: str) -> Line:
-        parts = [self._end_of(part, self.forward.dims[source]) for part in self._parts(Name(source))]
+        parts = [self._end_of(part, source) for part in self._parts(Name(source))]
         return Line(name, parts[0] if len(parts) == 1 else Call("complex", tuple(parts)))
 
-    def _end_of(self, part: Expr, dims: frozenset[str]) -> Expr:
+    def _end_of(self, part: Expr, source: str) -> Expr:
         terms = [self._paired(t) for t in _merged(self.adjoints.get(part, []))]
-        terms = self._fitted(terms, dims)
+        terms = self._fitted(terms, self.forward.dims[source], Name(source))
         expr: Expr = self._sum(terms) if terms else Const(0.0)
         made = {line.name: line.expr for line in self.made}
         while isinstance(expr, Name) and expr.id in made:

@@ -15,7 +15,7 @@ from .complex import LIBRARY, Complex, element, is_complex, parts_of, whole
 from .error import ProgramError
 from .functions import MAX_REPEATS, Function, Functions, Hoisted, is_small, uses
 from .ops import CASTS, OPS, QUERIES, REDUCTIONS
-from .remedies import of_function, of_reduction, remedy
+from .remedies import of_function, of_reduction, of_text, remedy
 from .tree import Call, Const, Expr, Line, Name, Query, Read, Scope, varies, walk
 
 INFINITY = "inf"
@@ -187,8 +187,9 @@ def _statements(text: str) -> list[ast.stmt]:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         number = getattr(error, "lineno", None) or 1
+        hint = of_text(text.splitlines()[number - 1] if isinstance(error, SyntaxError) else "")
         raise ProgramError(
-            f"not an expression of this language: {getattr(error, 'msg', error)}", number
+            f"not an expression of this language: {getattr(error, 'msg', error)}{hint}", number
         ) from None
     if too_much := excess(tree):
         raise ProgramError(f"the program {too_much}")
@@ -244,6 +245,8 @@ class _Reader:
                 return Const(self._constant(value))
             case ast.BinOp(left=base, op=ast.Pow(), right=ast.Constant(value=int() as power)):
                 return self._power(self.expression(base), power)
+            case ast.BinOp(left=base, op=ast.Pow(), right=power):
+                return self.make.call("pow", (self.expression(base), self.expression(power)))
             case ast.BinOp(left=left, op=op, right=right) if type(op) in BINARY:
                 return self.make.call(BINARY[type(op)], (self.expression(left), self.expression(right)))
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)) if (
@@ -395,10 +398,12 @@ class _Reader:
         return []
 
     def _dims(self, nodes: list[ast.expr], reduction: str = "") -> tuple[str, ...]:
-        """The dims named; in a function, `*dims` are those of the call."""
+        """The dims named, one by one or in a list; in a function, `*dims` are those of the call."""
         dims: list[str] = []
         for node in nodes:
             match node:
+                case ast.List(elts=[_, *_] as listed) | ast.Tuple(elts=[_, *_] as listed) if len(nodes) == 1:
+                    return self._dims(listed, reduction)
                 case ast.Starred(value=ast.Name(id=name)) if self.call and name == self.call.function.dims:
                     dims += self.call.dims
                 case _:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from .ops import REDUCTIONS
 
 _ELEMENTWISE = {"max": "maximum", "min": "minimum"}
 _OTHERWISE_NAMED = {
-    "pow": "write x ** 3, with a whole exponent, or exp(y * log(x))",
-    "clip": "write minimum(maximum(x, low), high)",
-    "clamp": "write minimum(maximum(x, low), high)",
+    "power": "write pow(x, y), or x ** 3",
+    "clip": "write clamp(x, low, high)",
     "float": "an int beside a float becomes one; acc(x) makes one of an int",
     "int": "i64(x) makes one of a float, towards zero; floor, ceil and round give whole floats",
     "len": "size(dim) is a dim's extent",
@@ -39,8 +39,6 @@ def _instead(node: ast.AST) -> str:
             return "the imaginary unit is complex(0, 1)"
         case ast.BinOp(op=ast.MatMult()):
             return "a matrix product is a sum, as in sum(a * b, dim)"
-        case ast.BinOp(op=ast.Pow()):
-            return "** takes a whole exponent; write exp(y * log(x)) or sqrt(x)"
     return next((text for kinds, text in _SYNTAX if isinstance(node, kinds)), "")
 
 
@@ -68,6 +66,14 @@ _SYNTAX: tuple[tuple[type[ast.AST] | tuple[type[ast.AST], ...], str], ...] = (
     ((ast.Is, ast.IsNot), "compare with == and !=; present(x) tells whether an optional tensor is there"),
     ((ast.In, ast.NotIn), "compare with == and !=, joined by `or`"),
 )
+
+
+def of_text(line: str) -> str:
+    """The end of an error about a line that is no Python."""
+    if re.search(r"\[[^\]]*\belse\b", line):
+        said = "what a place outside of an array gives is said of the array"
+        return f"; {said}, as in `x: {{dims: [row, col], outside: 0}}`"
+    return ""
 
 
 def of_function(name: str) -> str:

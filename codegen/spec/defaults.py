@@ -6,7 +6,7 @@ The data is the author's and may be malformed anywhere: what cannot be understoo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
 from textwrap import wrap
@@ -18,6 +18,7 @@ from .yaml_source import YamlSource
 
 Data = Mapping[str, Any]
 
+CELL = "cell"  # the dim of all elements, where arrays have one shape
 SHAPE = "input_shape"  # the shape whose axes dims share out, unless they name another
 FLOATS = ["f32", "f16", "bf16", "f64"]
 _CATEGORY = "custom"  # of a spec in no folder of its own
@@ -49,7 +50,7 @@ def spelled_out(data: Data) -> dict[str, Any]:
     """`data` without abbreviations: texts, and lists of names, that stand for mappings."""
     data = dict(data)
     for section in ("inputs", "outputs"):
-        data |= _each(data, section, lambda value: {"doc": value} if isinstance(value, str) else value)
+        data |= _each(data, section, _tensor)
     data |= _each(data, "descriptor", lambda value: {"type": value} if isinstance(value, str) else value)
     data |= _each(data, "kinds", lambda value: value if isinstance(value, dict) else {"program": value})
     if isinstance(conditions := data.get("require"), list):
@@ -65,6 +66,11 @@ def _each(data: Data, section: str, spelled: Callable[[Any], Any]) -> dict[str, 
     if not isinstance(entries, dict):
         return {}
     return {section: {name: {} if value is None else spelled(value) for name, value in entries.items()}}
+
+
+def _tensor(value: Any) -> Any:
+    """A text is the documentation of a tensor, a list its dims."""
+    return {"doc": value} if isinstance(value, str) else {"dims": value} if isinstance(value, list) else value
 
 
 def _condition(condition: Any) -> Any:
@@ -109,8 +115,10 @@ def _named(data: Data) -> Family:
 
 
 def _with_dims(data: dict[str, Any]) -> dict[str, Any]:
-    """With `of` and `axes` of each dim."""
+    """With `of` and `axes` of each dim. Where nothing names one, all arrays have one shape."""
     family = _named(data)
+    if family.has_dims and "dims" not in data and not any(_dims_of_tensors(data)):
+        data = {**data, "dims": {CELL: SHAPE}}
     if not (family.has_dims and isinstance(data.get("dims"), dict)):
         return data
     short = "axes" if family.all_dims_share or "rest" in data["dims"].values() else "of"
@@ -119,6 +127,12 @@ def _with_dims(data: dict[str, Any]) -> dict[str, Any]:
     shared = {n for n, v in dims.items() if isinstance(v, dict) and (family.all_dims_share or "axes" in v)}
     dims = {n: _with_axes(v) if n in shared else v for n, v in dims.items()}
     return {**data, "dims": dims}
+
+
+def _dims_of_tensors(data: Data) -> Iterator[Any]:
+    """The dims that tensors list."""
+    for section in ("inputs", "outputs"):
+        yield from (tensor["dims"] for tensor in entries(data, section).values() if "dims" in tensor)
 
 
 def _is_number(dim: Any) -> bool:

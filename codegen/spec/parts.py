@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -138,7 +139,12 @@ class ReadTensor(TensorSpec):
     FOLLOW = ("doc", "dims")
     outside: float | int | Ident | None = None
     """Inputs that the program reads at computed places, as in `x[n, i - pad]`: the value of a place outside of the
-    array, a number or a field; for example `0`."""
+    array, a number, `inf`, `-inf` or a field; for example `0`."""
+
+    @field_validator("outside", mode="before", json_schema_input_type=float | int | Literal["-inf"] | Ident | None)
+    @classmethod
+    def _infinity(cls, value: Any) -> Any:
+        return {"inf": math.inf, "-inf": -math.inf}.get(value, value) if isinstance(value, str) else value
 
     if TYPE_CHECKING:  # families declare it, each with its own words for the author
         dims: tuple[str, ...]

@@ -17,11 +17,12 @@ from .types import Strict
 
 _GIVEN = {"description": "How the mathematics is given."}
 _TEXT: dict[str, Any] = {"type": "string"}
+_TEXTS: dict[str, Any] = {"type": "array", "items": _TEXT}
 _KIND = {"enum": ["shape", "int", "float", "bool"]}
 _SHORT: dict[str, tuple[dict[str, Any], ...]] = {
     "descriptor": (_KIND,),
-    "inputs": (_TEXT, {"type": "null"}),
-    "outputs": (_TEXT, {"type": "null"}),
+    "inputs": (_TEXT, _TEXTS, {"type": "null"}),
+    "outputs": (_TEXT, _TEXTS, {"type": "null"}),
     "dims": (_TEXT, {"type": "integer", "minimum": 0}),
     "kinds": (_TEXT, {"type": "null"}),
 }

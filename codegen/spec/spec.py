@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, PrivateAttr
 
@@ -34,7 +34,7 @@ from .types import Arch, Arguments, Doc, Element, Ident, Once, Place, PlanName, 
 class OpSpec(Strict):
     """One operation in one direction: what the specs of all families say."""
 
-    FOLLOW = ("category", "direction", "plan", "family", "formula", "source", "descriptor")
+    FOLLOW: ClassVar[tuple[str, ...]] = ("category", "direction", "plan", "family", "formula", "source", "descriptor")
     op: Ident
     """The operation; names its files, its kernels and its tests. Unique in the folder; for example `row_scale`."""
     category: Ident

@@ -54,6 +54,7 @@ class MapTensor(ReadTensor):
 class MapSpec(ProgramSpec):
     """An op on every cell of an index space; outputs are cells' values, or made of reductions over some of the dims."""
 
+    FOLLOW = (*ProgramSpec.FOLLOW, "dims")
     dims: Annotated[dict[Ident, AxesSpec], Field(max_length=16)]
     """Dim -> the field that gives its extents: the axes of the index space; for example `{copy: {of: repeats}, cell:
     {of: input_shape}}`."""

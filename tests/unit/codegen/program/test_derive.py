@@ -97,12 +97,23 @@ def test_slopes_are_those_of_the_function(op: str) -> None:
         "a = x * g\nb = a * a\ny = a * b + sum(b, cols) * s",
         "y = x ** 3 / (1 + x * x) + where(x > 1.0, x * g, s)",
         "y = f32(x * g) + index(cols) * s - 2",
+        "y = x ** g + x ** 1.5 - (s + 2) ** -2",
+        "y = x * sum(x, [rows, cols]) + sum(x * g, (cols, rows))",
     ],
 )
 def test_programs_are_differentiated(program: str) -> None:
     if "stop_gradient" in program:
         program = program.replace("stop_gradient", "")
     _check(program)
+
+
+def test_a_sum_over_nothing_is_zero_beside_what_is_infinite_then() -> None:
+    """A factor that leaves the sum may itself be of a sum, as a norm is, and without terms no number."""
+    lines = _derived("y = s * x * rsqrt(sum(x * x, cols))", {"dx": "x", "ds": "s"})
+    arrays = {"x": np.ones((3, 0)), "s": np.ones((3, 1)), "dy": np.ones((3, 0))}
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = evaluate(lines, arrays, Space({"rows": 3, "cols": 0}))
+    assert found["dx"].shape == (3, 0) and not np.broadcast_to(found["ds"], (3, 1)).any()
 
 
 def test_a_stopped_value_has_no_slope() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,15 @@ inputs: [x, factor]
 outputs: [y]
 program: y = x * factor
 reference: y = factor * x
+"""
+
+
+BARE = """\
+op: soft_sign
+doc: Each element over one plus its magnitude.
+inputs: [x]
+outputs: [y]
+program: y = x / (1 + abs(x))
 """
 
 
@@ -211,3 +221,23 @@ def test_a_folder_is_a_category(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     _written(folder, SHORT_MAP)
     assert load_folder(tmp_path / "specs")["scaled"].spec.category == "sums"
+
+
+def test_arrays_of_one_shape_need_no_dims(tmp_path: Path) -> None:
+    short = load(tmp_path, BARE)
+    assert short == load(tmp_path, BARE.replace("inputs:", "dims: {cell: input_shape}\ninputs:"))
+    with pytest.raises(SpecError, match="'dims' is missing"):
+        load(tmp_path, BARE.replace("inputs: [x]", "inputs: {x: [row, col]}"))
+
+
+def test_a_list_is_the_dims_of_a_tensor(tmp_path: Path) -> None:
+    short = SHORT_MAP.replace("inputs: [x, factor]", "inputs: {x: [b, w], factor: [b]}")
+    long = SHORT_MAP.replace("inputs: [x, factor]", "inputs: {x: {dims: [b, w]}, factor: {dims: [b]}}")
+    assert load(tmp_path, short) == load(tmp_path, long) != load(tmp_path, SHORT_MAP)
+
+
+@pytest.mark.parametrize("text", ["-inf", "-.inf"])
+def test_a_place_outside_of_an_array_may_be_infinite(text: str, tmp_path: Path) -> None:
+    moved = SHORT_MAP.replace("inputs: [x, factor]", f"inputs: {{x: {{outside: {text}}}, factor: [b]}}")
+    moved = moved.replace("reference: y = factor * x\n", "").replace("x * factor", "x[b, w - 1] * factor")
+    assert load(tmp_path, moved).inputs["x"].outside == -math.inf  # type: ignore[attr-defined]

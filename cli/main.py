@@ -307,6 +307,7 @@ def sanitize(**options: Any) -> None:
 @click.option("--kind", "kinds", multiple=True, type=click.Choice(_MUTATED), help="Only mutants of these; repeatable.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Random seed.")
 @click.option("--state", type=arguments.FILE, help="Record progress here and resume from it.")
+@arguments.WORKERS
 @click.option("--jobs", type=click.IntRange(1), help="Parallel jobs; default: one per core.")
 @click.option("--shard", "part", default="1/1", show_default=True, help="I/N: the I-th of N equal shares.")
 @click.option("--at-least", type=click.FloatRange(0, 100), default=95.0, show_default=True, help="Percent to kill.")
@@ -331,7 +332,7 @@ def mutate(
         arguments.end(mutate(**options))
     from .prove.mutate_table import mutate_table
 
-    shared = {name: options[name] for name in ("ops", "state", "jobs", "at_least", "as_json")}
+    shared = {name: options[name] for name in ("ops", "state", "executor", "jobs", "at_least", "as_json")}
     arguments.end(mutate_table(table, strata=strata, only=only, out=out, **shared))
 
 
@@ -346,6 +347,8 @@ def mutate(
 @click.option("--device", type=click.Choice(["cuda", "host"]), help="Default: the GPU, if there is one.")
 @click.option("--repeats", type=click.IntRange(1), help="Runs with the same bits; default: 100, on the host 2.")
 @click.option("--limit", type=click.IntRange(1), default=1 << 20, show_default=True, help="Elements per problem.")
+@arguments.WORKERS
+@arguments.GPUS
 @click.option("--jobs", type=click.IntRange(1), help="Parallel jobs; default: one per core.")
 @click.option("--only", type=click.IntRange(0), metavar="INDEX", help="Judge only this problem and describe it.")
 @arguments.REPRO
@@ -367,6 +370,7 @@ def compare(ops: tuple[str, ...], report: bool, out: Path | None, **options: Any
 @click.option("--count", type=click.IntRange(1), default=2000, show_default=True, help="Specs, or cases per TARGET.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed.")
 @click.option("--state", type=arguments.FILE, help="Record progress here and resume from it.")
+@arguments.WORKERS
 @click.option("--jobs", type=click.IntRange(1), help="Parallel jobs; default: one per core.")
 @click.option("--only", type=click.IntRange(0), metavar="INDEX", help="Judge only this case and describe it.")
 @arguments.JSON
@@ -409,6 +413,8 @@ def repro(**options: Any) -> None:
 @click.option("--peers", metavar="NAMES", help="Comma-separated peers; default: all that can be imported.")
 @click.option("--case", metavar="TEXT", help="Only cases whose name contains this.")
 @click.option("--sweep", is_flag=True, help="Sweep row lengths, of RMSNorm or another row op.")
+@arguments.WORKERS
+@arguments.GPUS
 @click.option("--state", type=arguments.FILE, help="Record measurements here and resume from them.")
 @arguments.JSON
 @click.option("--csv", type=arguments.FILE, help="Write one line per contestant and case.")
@@ -437,6 +443,8 @@ def bench(ops: tuple[str, ...], host: bool, compiling: bool, report: bool, out: 
 @click.option("--dtypes", metavar="NAMES", help="Comma-separated element types; default: those of the cases.")
 @click.option("--sweep", is_flag=True, help="Sweep row lengths, for row ops.")
 @click.option("--margin", type=click.FloatRange(0), default=0.03, show_default=True, help="Minimum gain.")
+@arguments.WORKERS
+@arguments.GPUS
 @click.option("--state", type=arguments.FILE, help="Record measurements here and resume from them.")
 @click.option("--dry-run", is_flag=True, help="Measure and show, but save nothing.")
 @arguments.JSON

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
@@ -14,12 +15,14 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from baracuda.checking import workers as crew
+from baracuda.checking.apart import Lost
 from baracuda.checking.compare import judge as judging
-from baracuda.checking.compare import report, run, state, torch_values
+from baracuda.checking.compare import report, state, torch_values, worker
 from baracuda.checking.compare.draw import cost, draw
 from baracuda.checking.compare.expected import values_of
 from baracuda.checking.compare.judge import Measured, Outcome, Settings, judge
+from baracuda.checking.compare.worker import Setup
+from baracuda.checking.executors import Pool
 from baracuda.checking.oracles.references import definition
 from baracuda.checking.problems.subject import Subject
 from baracuda.checking.result_file import digest_of
@@ -149,30 +152,28 @@ def test_torch_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         torch_values.torch_module()
 
 
-_WORKER = """
-import json, sys
-sys.stdin.readline()
-print("{}", flush=True)
-for line in sys.stdin:
-    given = json.loads(line)
-    if given["index"] == 1:
-        sys.exit("out of order")
-    print(json.dumps({**given, "outputs": {}, "fatal": given["index"] == 2}), flush=True)
-"""
+def judge_of(setup: Setup) -> Callable[[str, int], Outcome]:
+    """A judge that dies of problem 1 and whose device fails in problem 2."""
+
+    def judge(op: str, index: int) -> Outcome:
+        if index == 1:
+            raise Lost("the process that had this task died with 7; it said 'out of order'")
+        return Outcome(op, index, "f32", **SHOWN, failure="no more" * (index == 2), fatal=index == 2)
+
+    return judge
 
 
 def test_a_process_that_dies_fails_its_problem_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = tmp_path / "worker.py"
-    script.write_text(_WORKER)
-    monkeypatch.setattr(crew, "_command", lambda _: [sys.executable, str(script)])
-    found: list[Outcome] = []
-    run.run([("op", index) for index in range(5)], {}, 2, found.append, {})
-    assert sorted(outcome.index for outcome in found) == [0, 1, 2, 3, 4]
-    (failed,) = (outcome for outcome in found if outcome.failure)
-    assert failed.index == 1 and "out of order" in failed.failure
-    monkeypatch.setattr(crew, "_command", lambda _: [sys.executable, "-c", "raise SystemExit('no way')"])
-    with pytest.raises(InvalidProblem, match="no way"):
-        run.run([("op", 0)], {}, 1, found.append, {})
+    ended: list[bool] = []
+    monkeypatch.setattr(worker, "judge_of", judge_of)
+    monkeypatch.setattr(worker, "retire", lambda: ended.append(True))
+    monkeypatch.setattr(commanded, "torch_module", lambda: None)
+    monkeypatch.setattr(commanded, "pool", lambda *_, **__: nullcontext(Pool(ThreadPoolExecutor(1), 1)))
+    shown = invoke("softmax", "--count", 5, "--device", "host", "--state", tmp_path / "s.jsonl", "--json")
+    assert shown.exit_code == 1 and ended == [True]
+    found = [outcome for *_, outcome in state.lines([tmp_path / "s.jsonl"])]
+    assert [outcome.index for outcome in found] == [0, 1, 2, 3, 4]
+    assert [outcome.failure[-14:] for outcome in found] == ["", "'out of order'", "no more", "", ""]
 
 
 def test_shards_are_parts_of_one_whole() -> None:

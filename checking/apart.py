@@ -24,6 +24,9 @@ _LONGEST = 400  # characters of what a process said last
 _COMMAND = "import json, sys; sys.path[:] = json.loads(sys.argv[2]); from baracuda.checking.apart import main; main()"
 
 
+Task = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]  # a function and its arguments
+
+
 class Lost(CompileError):
     """The worker died that had a task."""
 
@@ -53,7 +56,7 @@ class Processes:
         self._all: list[_Process] = []
         self._free = [self._new(place) for place in reversed(places)]
 
-    def do(self, task: tuple[Callable[..., Any], Any, Any]) -> Any:
+    def do(self, task: Task) -> Any:
         """A function's result, from the process that was free last. Raises what it raises, or Lost."""
         with self._lock:
             if self._stopped:
@@ -88,7 +91,7 @@ class _Process:
         self._running: subprocess.Popen[bytes] | None = None
         self._stopped, self._starting = False, Lock()
 
-    def ask(self, task: Any, patience: float | None) -> Any:
+    def ask(self, task: Task, patience: float | None) -> Any:
         running = self._running or self._start()
         try:
             self._pipe.send(task)

@@ -8,11 +8,12 @@ may crash, hang or spoil their process are in one apart, here and on the workers
 from __future__ import annotations
 
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from queue import SimpleQueue
 from secrets import token_hex
 from threading import Lock
@@ -22,7 +23,7 @@ from baracuda.codegen.project import installed
 from baracuda.runtime import DriverError, InvalidProblem, Unsupported
 from baracuda.runtime.compile.cubin import nvrtc_build, nvrtc_version
 
-from .apart import Apart, Lost, Processes
+from .apart import Apart, Lost, Processes, Task
 from .result_file import digest_of
 
 THREADS, PROCESSES, DASK = "threads", "processes", "dask://"
@@ -32,10 +33,11 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Pool:
-    """An executor, and how many tasks it runs at once."""
+    """An executor, how many tasks it runs at once, and the seconds that each has taken."""
 
     executor: Executor
     workers: int
+    seconds: list[float] = field(default_factory=list)
 
 
 @contextmanager
@@ -64,9 +66,9 @@ def pool(
         return
     if where not in known:
         raise InvalidProblem(f"no executor {where!r} for this; known are {', '.join(known)} and {DASK}HOST:PORT")
-    executor = _Apart(count, apart or Apart(), places) if where == PROCESSES else ThreadPoolExecutor(count)
+    executor = _Apart(count, apart or Apart(), places) if where == PROCESSES else _Clocked(count)
     try:
-        yield Pool(executor, count)
+        yield Pool(executor, count, executor.seconds)
     finally:
         executor.shutdown(wait=False, cancel_futures=True)
 
@@ -88,15 +90,37 @@ def each(within: Pool, fn: Callable[[T], R], tasks: deque[T]) -> Iterator[tuple[
         yield running.pop(done), error if isinstance(error, Lost) else done.result()
 
 
-class _Apart(ThreadPoolExecutor):
+class _Clocked(ThreadPoolExecutor):
+    """Threads that note how long each task takes."""
+
+    def __init__(self, workers: int) -> None:
+        super().__init__(workers)
+        self.seconds: list[float] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        return super().submit(self._clocked, (fn, args, kwargs))
+
+    def _clocked(self, task: Task) -> Any:
+        start = time.perf_counter()
+        try:
+            return self._do(task)
+        finally:
+            self.seconds.append(time.perf_counter() - start)
+
+    def _do(self, task: Task) -> Any:
+        fn, args, kwargs = task
+        return fn(*args, **kwargs)
+
+
+class _Apart(_Clocked):
     """Threads that give their tasks to processes."""
 
     def __init__(self, workers: int, apart: Apart, places: Sequence[Mapping[str, str]]) -> None:
         super().__init__(workers)
         self._processes = Processes(apart, places)
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        return super().submit(self._processes.do, (fn, args, kwargs))
+    def _do(self, task: Task) -> Any:
+        return self._processes.do(task)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         super().shutdown(wait, cancel_futures=cancel_futures)
@@ -128,7 +152,7 @@ def _cluster(address: str, apart: Apart | None, alike: Callable[[], str], alone:
         sweep = token_hex(8)
         executor = _OfCluster(client.get_executor(), threads, (sweep, apart) if apart else None)
         try:
-            yield Pool(executor, threads)
+            yield Pool(executor, threads, executor.seconds)
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
             client.run(_leave, sweep)
@@ -143,7 +167,7 @@ def _identity() -> str:
 _PATIENCE = 10.0  # seconds for a scheduler to answer
 
 
-class _OfCluster(ThreadPoolExecutor):
+class _OfCluster(_Clocked):
     """Dask's executor, which is given as many tasks at once as its workers have threads: those that wait at a worker
     count as tasks that it died of. What workers died of in several attempts is lost.
     """
@@ -152,13 +176,11 @@ class _OfCluster(ThreadPoolExecutor):
         super().__init__(threads)
         self._inner, self._sweep = executor, sweep
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        return super().submit(self._asked, fn, args, kwargs)
-
-    def _asked(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def _do(self, task: Task) -> Any:
+        fn, args, kwargs = task
         try:
             if self._sweep:
-                return self._inner.submit(_there, *self._sweep, (fn, args, kwargs)).result()
+                return self._inner.submit(_there, *self._sweep, task).result()
             return self._inner.submit(fn, *args, **kwargs).result()
         except Exception as error:
             if type(error).__name__ == "KilledWorker":
@@ -171,7 +193,7 @@ _gone: set[str] = set()
 _coming = Lock()
 
 
-def _there(sweep: str, apart: Apart, task: Any) -> Any:
+def _there(sweep: str, apart: Apart, task: Task) -> Any:
     """At a worker of a cluster: do a task in one of the processes that it has for a sweep."""
     with _coming:
         if sweep in _gone:

@@ -38,6 +38,8 @@ def generate(**options: Any) -> None:
 @arguments.PACKAGE
 @click.option("--all", "all_kernels", is_flag=True, help="Audit every kernel, not a sample of each op's.")
 @arguments.EXECUTOR
+@arguments.JOBS
+@arguments.SPEEDUP
 @arguments.JSON
 def check(**options: Any) -> None:
     """Validate specs, compare generated files and audit binaries; needs no GPU."""
@@ -53,8 +55,9 @@ def check(**options: Any) -> None:
 @arguments.archs("sm_80", "sm_89", "sm_90")
 @arguments.LAYOUTS
 @arguments.EXECUTOR
-@click.option("--jobs", type=click.IntRange(1), help="Parallel jobs; default: one per core.")
+@arguments.JOBS
 @click.option("--cold", is_flag=True, help="Use a temporary, empty cache.")
+@arguments.SPEEDUP
 @arguments.PACKAGE
 @arguments.JSON
 def compile(**options: Any) -> None:
@@ -84,7 +87,7 @@ def compile(**options: Any) -> None:
 @arguments.TEMPLATES
 @arguments.PACKAGE
 @arguments.EXECUTOR
-@click.option("--jobs", type=click.IntRange(1), help="Parallel jobs; default: one per core.")
+@arguments.JOBS
 @arguments.JSON
 def pack(**options: Any) -> None:
     """Compile kernels into a folder or a wheel that runs without a compiler; needs no GPU."""
@@ -262,7 +265,7 @@ def golden(**options: Any) -> None:
 @arguments.OPS
 @arguments.ANY_SPECS
 @arguments.PACKAGE
-@click.option("--jobs", type=click.IntRange(1), help="Parallel jobs; default: one per core.")
+@arguments.JOBS
 @click.option("--at-least", type=click.FloatRange(0, 100), default=95.0, show_default=True, help="Percent to take.")
 @arguments.JSON
 def coverage(**options: Any) -> None:
@@ -308,7 +311,7 @@ def sanitize(**options: Any) -> None:
 @click.option("--seed", type=int, default=0, show_default=True, help="Random seed.")
 @click.option("--state", type=arguments.FILE, help="Record progress here and resume from it.")
 @arguments.WORKERS
-@click.option("--jobs", type=click.IntRange(1), help="Parallel jobs; default: one per core.")
+@arguments.JOBS
 @click.option("--shard", "part", default="1/1", show_default=True, help="I/N: the I-th of N equal shares.")
 @click.option("--at-least", type=click.FloatRange(0, 100), default=95.0, show_default=True, help="Percent to kill.")
 @click.option("--table", type=arguments.THERE, help="Plant the defects that STRATUM.yaml files in this folder list.")
@@ -349,7 +352,7 @@ def mutate(
 @click.option("--limit", type=click.IntRange(1), default=1 << 20, show_default=True, help="Elements per problem.")
 @arguments.WORKERS
 @arguments.GPUS
-@click.option("--jobs", type=click.IntRange(1), help="Parallel jobs; default: one per core.")
+@arguments.JOBS
 @click.option("--only", type=click.IntRange(0), metavar="INDEX", help="Judge only this problem and describe it.")
 @arguments.REPRO
 @arguments.JSON
@@ -371,7 +374,7 @@ def compare(ops: tuple[str, ...], report: bool, out: Path | None, **options: Any
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed.")
 @click.option("--state", type=arguments.FILE, help="Record progress here and resume from it.")
 @arguments.WORKERS
-@click.option("--jobs", type=click.IntRange(1), help="Parallel jobs; default: one per core.")
+@arguments.JOBS
 @click.option("--only", type=click.IntRange(0), metavar="INDEX", help="Judge only this case and describe it.")
 @arguments.JSON
 @click.option("--faults", is_flag=True, help="Inject faults into caches instead; random ones --count times.")

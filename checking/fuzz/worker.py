@@ -26,7 +26,7 @@ def target(seed: int, name: str) -> Target:
     Raises InvalidProblem where it cannot be set up, since no case would say anything.
     """
     around = tempfile.gettempdir()
-    os.environ["BARACUDA_CACHE_DIR"] = f"{around}/cache"
+    os.environ.update({"BARACUDA_CACHE_DIR": f"{around}/cache", "BARACUDA_CACHE_SHARED": ""})
     folder = Path(tempfile.mkdtemp(prefix=f"{name}-"))
     os.chdir(folder)
     watch.install()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -22,8 +23,11 @@ from baracuda.checking.apart import Apart, Lost
 from baracuda.checking.audit.collect import Job, Outcome, collect
 from baracuda.checking.audit.facts import Facts
 from baracuda.checking.executors import Pool, each, pool
+from baracuda.cli.kernels.speedup import show_speedup
 from baracuda.cli.main import main
+from baracuda.cli.reading import list_kernels
 from baracuda.runtime import CompileError, DriverError, InvalidProblem, KernelSource, Unsupported
+from baracuda.runtime.cache.root import cache_root
 from baracuda.runtime.compile.cubin import Cubin, compile_many
 
 TEXT = 'extern "C" __global__ void k(int* x) { x[threadIdx.x] = NUMBER; }'
@@ -225,3 +229,36 @@ def test_commands_take_an_executor(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert (report["kernels"], report["cached"], report["failed"]) == (8, cached, 0)
     shown = CliRunner().invoke(main, ["check", "ema", "--executor", "dusk"])
     assert shown.exit_code == 1 and "no executor 'dusk'" in shown.stderr
+
+
+def test_a_speedup_is_of_two_sweeps_with_empty_caches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BARACUDA_CACHE_DIR", str(tmp_path))
+    roots: list[Path] = []
+
+    def sweep(within: Pool) -> None:
+        roots.append(cache_root())
+        assert not list(cache_root().iterdir())
+        for future in [within.executor.submit(time.sleep, 0.2) for _ in range(4)]:
+            future.result()
+
+    show_speedup(sweep, "threads", 4, as_json=True)
+    shown = json.loads(capsys.readouterr().out)
+    assert [(run["workers"], run["tasks"], len(run["task_seconds"])) for run in shown["runs"]] == [(1, 4, 4), (4, 4, 4)]
+    assert shown["speedup"] > 1.5 and all(0.2 <= run["median"] <= run["longest"] for run in shown["runs"])
+    assert len({tmp_path, *roots}) == 3 and cache_root() == tmp_path and not any(root.exists() for root in roots)
+    show_speedup(sweep, "threads", 2, as_json=False)
+    assert "2 workers are" in capsys.readouterr().out
+    with pytest.raises(InvalidProblem, match="--speedup is of this machine"):
+        show_speedup(sweep, "dask://here:1", 2, as_json=False)
+
+
+@pytest.mark.parametrize("command", ["compile", "check"])
+def test_commands_show_their_speedup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    monkeypatch.setenv("BARACUDA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(f"baracuda.cli.kernels.{command}.list_kernels", lambda *a, **k: list_kernels(*a, **k)[:2])
+    options = ["--arch", "sm_80", "--layouts", "dense", "--speedup", "--jobs", "2", "--json"]
+    shown = CliRunner().invoke(main, [command, "ema", *options])
+    assert shown.exit_code == 0, shown.output
+    assert [run["workers"] for run in json.loads(shown.stdout)["runs"]] == [1, 2]

@@ -350,6 +350,7 @@ def mutate(
 @click.option("--device", type=click.Choice(["cuda", "host"]), help="Default: the GPU, if there is one.")
 @click.option("--repeats", type=click.IntRange(1), help="Runs with the same bits; default: 100, on the host 2.")
 @click.option("--limit", type=click.IntRange(1), default=1 << 20, show_default=True, help="Elements per problem.")
+@click.option("--search", type=click.IntRange(0), default=0, show_default=True, help="Steps towards larger errors.")
 @arguments.WORKERS
 @arguments.GPUS
 @arguments.JOBS

@@ -41,7 +41,7 @@ class Judge:
         settings = self.settings
         try:
             drawn = draw(self.subjects[outcome.op], settings.seed, outcome.index, settings.device, settings.limit)
-            trial = trial_of(drawn, self.torch_device, settings.repeats)
+            trial = trial_of(drawn, self.torch_device, settings, self.memory)
         except Exception:  # whatever it is, it is the failure
             return None
         origin = {"compare": outcome.index, "style": drawn.style, **asdict(settings)}

@@ -43,6 +43,7 @@ def compare(
     device: str | None,
     repeats: int | None,
     limit: int,
+    search: int,
     executor: str,
     gpus: str | None,
     jobs: int | None,
@@ -55,7 +56,7 @@ def compare(
     Failures are saved in the folder `repro`.
     """
     device = _device(device)
-    settings = Settings(seed, device, limit, repeats or _REPEATS[device])
+    settings = Settings(seed, device, limit, repeats or _REPEATS[device], search)
     torch_module()
     plans_of(package)
     chosen, left_out = _chosen(ops, specs)

@@ -29,6 +29,7 @@ from baracuda.benchmarks.machine import TorchMachine
 from baracuda.benchmarks.peers import Body, Call, Maker, Tensors
 from baracuda.benchmarks.state import State, latest
 from baracuda.benchmarks.timing import Clock, spread
+from baracuda.checking import gpus
 from baracuda.checking.apart import Lost
 from baracuda.checking.executors import Pool
 from baracuda.checking.problems.problem import Problem
@@ -38,6 +39,7 @@ from baracuda.cli.main import main
 from baracuda.codegen.project import installed, plans_of
 from baracuda.codegen.spec.load import Loaded, load_folder
 from baracuda.runtime import ElementKind, InvalidProblem, SpecError, Unsupported
+from baracuda.runtime.devices.cuda import CudaDevice
 
 SPECS, PACKAGE = installed("baracuda.specs"), "baracuda.generated"
 HOPPER = Architecture("sm_90", "sm_90")
@@ -619,6 +621,22 @@ def test_a_process_that_dies_costs_its_case(host: HostMachine, monkeypatch: pyte
     assert result.exit_code == 1
     (line,) = json.loads(result.stdout)
     assert (line["us"], line["problem"]) == (None, "the process that had this task died with -11")
+
+
+def test_each_gpu_gets_a_process_and_otherwise_one_does_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[Any, ...]] = []
+
+    def pool(executor: str, jobs: int, **how: Any) -> AbstractContextManager[None]:
+        asked.append((executor, jobs, [place[gpus.VISIBLE] for place in how["places"]], how["alone"]))
+        return nullcontext()
+
+    monkeypatch.delenv(gpus.VISIBLE, raising=False)
+    monkeypatch.setattr(CudaDevice, "count", lambda: 2)
+    monkeypatch.setattr(worker, "pool", pool)
+    for which in ("all", "1", None):
+        with worker.gpus("processes", which, installed("baracuda.specs"), "baracuda.generated"):
+            pass
+    assert asked == [("processes", 1, seen, True) for seen in (["0", "1"], ["1"], [])]
 
 
 def test_times_are_of_one_kind_of_gpu(host: HostMachine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import click
 
 from baracuda.checking.audit.limits import AN_EXAMPLE, TARGETS
-from baracuda.checking.executors import THREADS
+from baracuda.checking.executors import PROCESSES, THREADS
 from baracuda.runtime import BaracudaError
 
 Function = Callable[..., None]
@@ -122,6 +122,14 @@ REPRO = click.option("--repro", type=FOLDER, metavar="DIR", help="Save failures 
 EXECUTOR = click.option(
     "--executor", metavar="WHERE", default=THREADS, show_default=True, help="threads, processes or dask://HOST:PORT."
 )
+WORKERS = click.option(
+    "--executor", metavar="WHERE", default=PROCESSES, show_default=True, help="processes or dask://HOST:PORT."
+)
+JOBS = click.option("--jobs", type=click.IntRange(1), help="Parallel jobs; default: one per core.")
+SPEEDUP = click.option(
+    "--speedup", is_flag=True, help="Only show how much faster that is than one job; twice, with empty caches."
+)
+GPUS = click.option("--gpus", metavar="NUMBERS", help='A process for each: "all", or numbers such as 0,2.')
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 

@@ -38,6 +38,8 @@ def generate(**options: Any) -> None:
 @arguments.PACKAGE
 @click.option("--all", "all_kernels", is_flag=True, help="Audit every kernel, not a sample of each op's.")
 @arguments.EXECUTOR
+@arguments.JOBS
+@arguments.SPEEDUP
 @arguments.JSON
 def check(**options: Any) -> None:
     """Validate specs, compare generated files and audit binaries; needs no GPU."""
@@ -53,8 +55,9 @@ def check(**options: Any) -> None:
 @arguments.archs("sm_80", "sm_89", "sm_90")
 @arguments.LAYOUTS
 @arguments.EXECUTOR
-@click.option("--jobs", type=click.IntRange(1), help="Parallel jobs; default: one per core.")
+@arguments.JOBS
 @click.option("--cold", is_flag=True, help="Use a temporary, empty cache.")
+@arguments.SPEEDUP
 @arguments.PACKAGE
 @arguments.JSON
 def compile(**options: Any) -> None:
@@ -84,7 +87,7 @@ def compile(**options: Any) -> None:
 @arguments.TEMPLATES
 @arguments.PACKAGE
 @arguments.EXECUTOR
-@click.option("--jobs", type=click.IntRange(1), help="Parallel jobs; default: one per core.")
+@arguments.JOBS
 @arguments.JSON
 def pack(**options: Any) -> None:
     """Compile kernels into a folder or a wheel that runs without a compiler; needs no GPU."""
@@ -262,7 +265,7 @@ def golden(**options: Any) -> None:
 @arguments.OPS
 @arguments.ANY_SPECS
 @arguments.PACKAGE
-@click.option("--jobs", type=click.IntRange(1), help="Parallel jobs; default: one per core.")
+@arguments.JOBS
 @click.option("--at-least", type=click.FloatRange(0, 100), default=95.0, show_default=True, help="Percent to take.")
 @arguments.JSON
 def coverage(**options: Any) -> None:
@@ -307,7 +310,8 @@ def sanitize(**options: Any) -> None:
 @click.option("--kind", "kinds", multiple=True, type=click.Choice(_MUTATED), help="Only mutants of these; repeatable.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Random seed.")
 @click.option("--state", type=arguments.FILE, help="Record progress here and resume from it.")
-@click.option("--jobs", type=click.IntRange(1), help="Parallel jobs; default: one per core.")
+@arguments.WORKERS
+@arguments.JOBS
 @click.option("--shard", "part", default="1/1", show_default=True, help="I/N: the I-th of N equal shares.")
 @click.option("--at-least", type=click.FloatRange(0, 100), default=95.0, show_default=True, help="Percent to kill.")
 @click.option("--table", type=arguments.THERE, help="Plant the defects that STRATUM.yaml files in this folder list.")
@@ -331,7 +335,7 @@ def mutate(
         arguments.end(mutate(**options))
     from .prove.mutate_table import mutate_table
 
-    shared = {name: options[name] for name in ("ops", "state", "jobs", "at_least", "as_json")}
+    shared = {name: options[name] for name in ("ops", "state", "executor", "jobs", "at_least", "as_json")}
     arguments.end(mutate_table(table, strata=strata, only=only, out=out, **shared))
 
 
@@ -346,7 +350,10 @@ def mutate(
 @click.option("--device", type=click.Choice(["cuda", "host"]), help="Default: the GPU, if there is one.")
 @click.option("--repeats", type=click.IntRange(1), help="Runs with the same bits; default: 100, on the host 2.")
 @click.option("--limit", type=click.IntRange(1), default=1 << 20, show_default=True, help="Elements per problem.")
-@click.option("--jobs", type=click.IntRange(1), help="Parallel jobs; default: one per core.")
+@click.option("--search", type=click.IntRange(0), default=0, show_default=True, help="Steps towards larger errors.")
+@arguments.WORKERS
+@arguments.GPUS
+@arguments.JOBS
 @click.option("--only", type=click.IntRange(0), metavar="INDEX", help="Judge only this problem and describe it.")
 @arguments.REPRO
 @arguments.JSON
@@ -367,7 +374,8 @@ def compare(ops: tuple[str, ...], report: bool, out: Path | None, **options: Any
 @click.option("--count", type=click.IntRange(1), default=2000, show_default=True, help="Specs, or cases per TARGET.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed.")
 @click.option("--state", type=arguments.FILE, help="Record progress here and resume from it.")
-@click.option("--jobs", type=click.IntRange(1), help="Parallel jobs; default: one per core.")
+@arguments.WORKERS
+@arguments.JOBS
 @click.option("--only", type=click.IntRange(0), metavar="INDEX", help="Judge only this case and describe it.")
 @arguments.JSON
 @click.option("--faults", is_flag=True, help="Inject faults into caches instead; random ones --count times.")
@@ -409,6 +417,8 @@ def repro(**options: Any) -> None:
 @click.option("--peers", metavar="NAMES", help="Comma-separated peers; default: all that can be imported.")
 @click.option("--case", metavar="TEXT", help="Only cases whose name contains this.")
 @click.option("--sweep", is_flag=True, help="Sweep row lengths, of RMSNorm or another row op.")
+@arguments.WORKERS
+@arguments.GPUS
 @click.option("--state", type=arguments.FILE, help="Record measurements here and resume from them.")
 @arguments.JSON
 @click.option("--csv", type=arguments.FILE, help="Write one line per contestant and case.")
@@ -437,6 +447,8 @@ def bench(ops: tuple[str, ...], host: bool, compiling: bool, report: bool, out: 
 @click.option("--dtypes", metavar="NAMES", help="Comma-separated element types; default: those of the cases.")
 @click.option("--sweep", is_flag=True, help="Sweep row lengths, for row ops.")
 @click.option("--margin", type=click.FloatRange(0), default=0.03, show_default=True, help="Minimum gain.")
+@arguments.WORKERS
+@arguments.GPUS
 @click.option("--state", type=arguments.FILE, help="Record measurements here and resume from them.")
 @click.option("--dry-run", is_flag=True, help="Measure and show, but save nothing.")
 @arguments.JSON

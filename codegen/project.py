@@ -100,6 +100,16 @@ def specs_folder(given: Path | None) -> Path:
     return given or (SPECS if SPECS.is_dir() else installed("baracuda.specs"))
 
 
+def unless_installed(specs: Path) -> Path | None:
+    """A folder of specs for a process that may be on another machine: None for those that are installed here."""
+    return None if specs.resolve() == installed("baracuda.specs").resolve() else specs.resolve()
+
+
+def specs_at(place: Path | None) -> Path:
+    """The folder that `unless_installed` has named."""
+    return installed("baracuda.specs") if place is None else place
+
+
 def options_of(specs: Path | None, package: str = PACKAGE) -> str:
     """The options with which a command works on the same project from this folder."""
     usual = specs is None or specs.resolve() == specs_folder(None).resolve()

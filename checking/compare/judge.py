@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from baracuda.runtime import ElementKind
-
 from ..problems.problem import Arrays
 from ..problems.subject import Subject
 from ..trials.memory import Memory
@@ -17,6 +15,7 @@ from ..trials.trial import Trial, message_of
 from .bounds import allowed
 from .draw import Drawn, draw
 from .expected import draw_hidden, expect
+from .search import hardest
 
 
 @dataclass(frozen=True)
@@ -27,6 +26,7 @@ class Settings:
     device: str
     limit: int
     repeats: int
+    search: int = 0
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def judge(subject: Subject, index: int, settings: Settings, memory: Memory, torc
     try:
         drawn = draw(subject, settings.seed, index, settings.device, settings.limit)
         facts = _described(drawn)
-        measured, failure = trial_of(drawn, torch_device, settings.repeats).verdict(memory)
+        measured, failure = trial_of(drawn, torch_device, settings, memory).verdict(memory)
         for name, a in measured.items():
             bound = drawn.problem.spec.bound_of(drawn.problem.results[name], drawn.problem.element)
             outputs[name] = Measured(a.worst_ratio, a.max_error, a.relative, bound.c1, bound.c2)
@@ -74,16 +74,22 @@ def judge(subject: Subject, index: int, settings: Settings, memory: Memory, torc
     return Outcome(subject.spec.op, index, **facts, outputs=outputs, failure=failure, fatal=is_dead)
 
 
-def trial_of(drawn: Drawn, torch_device: str, repeats: int) -> Trial:
-    """A drawn problem with its data and torch's results."""
+def trial_of(drawn: Drawn, torch_device: str, settings: Settings, memory: Memory) -> Trial:
+    """A drawn problem with its data and torch's results; with the hardest data that a search finds, if there is one."""
     problem = drawn.problem
     types = problem.stored_types(drawn.choice)
     hidden = draw_hidden(problem, drawn.style, drawn.seed)
-    expected = expect(problem, _inputs(drawn, types), hidden, types, torch_device)
-    exact = {argument: expected.exact[name] for argument, name in problem.results.items()}
-    bound = allowed(problem, expected, hidden, types)
     arrangement = drawn.choice, drawn.patterns, drawn.broadcast, drawn.shift_workspace
-    return Trial(problem, expected.arrays, exact, bound, *arrangement, repeats=repeats)
+
+    def trial(inputs: Arrays) -> Trial:
+        expected = expect(problem, _broadcast(drawn, inputs), hidden, types, torch_device)
+        exact = {argument: expected.exact[name] for argument, name in problem.results.items()}
+        bound = allowed(problem, expected, hidden, types)
+        return Trial(problem, expected.arrays, exact, bound, *arrangement, repeats=settings.repeats)
+
+    drawn_arrays = problem.draw(drawn.style, drawn.seed).items()
+    inputs = {name: array.astype(types[name].row.numpy) for name, array in drawn_arrays}
+    return hardest(trial, inputs, settings.search, drawn.seed, memory) if settings.search else trial(inputs)
 
 
 def _described(drawn: Drawn) -> dict[str, Any]:
@@ -101,9 +107,10 @@ def _alive(memory: Memory) -> bool:
     return True
 
 
-def _inputs(drawn: Drawn, types: Mapping[str, ElementKind]) -> Arrays:
-    arrays = {}
-    for name, array in drawn.problem.draw(drawn.style, drawn.seed).items():
-        axis, stored = drawn.broadcast.get(name), array.astype(types[name].row.numpy)
-        arrays[name] = stored if axis is None else np.broadcast_to(stored.take([0], axis), stored.shape)
+def _broadcast(drawn: Drawn, inputs: Arrays) -> Arrays:
+    """With one number for all along an axis, where the memory has stride 0."""
+    arrays = dict(inputs)
+    for name, axis in drawn.broadcast.items():
+        if name in arrays:
+            arrays[name] = np.broadcast_to(inputs[name].take([0], axis), inputs[name].shape)
     return arrays

@@ -10,6 +10,7 @@ from .judge import Measured, Outcome, Settings
 from .state import Key, lines
 
 Row = dict[str, object]
+_LOOSE = 0.05  # of a bound; what uses less of it says little
 
 
 def rows_of(outcomes: Iterable[Outcome]) -> list[Row]:
@@ -39,6 +40,15 @@ def _row(key: tuple[str, ...], pairs: Sequence[tuple[Outcome, Measured]]) -> Row
     }
 
 
+def loose_of(rows: Iterable[Row]) -> list[str]:
+    """Outputs with errors that all lie far within their bounds."""
+    return [
+        f"`{row['op']}` {row['output']} in {row['element']} for {row['arch']}"
+        for row in rows
+        if isinstance(ratio := row["worst / bound"], float) and 0 < ratio < _LOOSE
+    ]
+
+
 def failures_of(
     outcomes: Iterable[Outcome], settings: Settings, options: str = "", bundles: Mapping[Key, str] | None = None
 ) -> list[Row]:
@@ -62,7 +72,8 @@ def failures_of(
 def replay(outcome: Outcome, settings: Settings, options: str = "") -> str:
     """The command that judges one problem again."""
     flags = f"--seed {settings.seed} --device {settings.device} --limit {settings.limit} --repeats {settings.repeats}"
-    return f"baracuda-gen compare {outcome.op} --only {outcome.index} {flags}{options}"
+    searched = f" --search {settings.search}" if settings.search else ""
+    return f"baracuda-gen compare {outcome.op} --only {outcome.index} {flags}{searched}{options}"
 
 
 def markdown(paths: Sequence[Path]) -> str:
@@ -71,7 +82,10 @@ def markdown(paths: Sequence[Path]) -> str:
     latest = {o.op: against for _, against, o in records}
     judged = {(o.op, o.index, settings): o for settings, against, o in records if against == latest[o.op]}
     parts = [_HEAD]
-    parts.append(_table(rows_of(judged.values())) if judged else "Nothing was judged.\n")
+    rows = rows_of(judged.values())
+    parts.append(_table(rows) if judged else "Nothing was judged.\n")
+    if loose := loose_of(rows) if any(settings.search for *_, settings in judged) else []:
+        parts.append(f"## Loose bounds\n\nOf which the search found less than {_LOOSE} in use: {', '.join(loose)}.\n")
     failed = [row for (_, _, s), o in sorted(judged.items(), key=_place) for row in failures_of([o], s)]
     if failed:
         parts.append("## Failures\n")

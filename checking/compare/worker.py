@@ -1,24 +1,23 @@
-"""A worker process: reads lines of JSON, first the setup, then one op and index each."""
+"""The judge of many problems, and the task of a sweep: one problem each."""
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
 
-from baracuda.codegen.project import plans_of
+from baracuda.codegen.project import TOOLS, installed, plans_of, specs_at
 from baracuda.codegen.spec.load import load_folder
-from baracuda.runtime import Unsupported
 
+from ..apart import retire
 from ..problems.subject import Subject
 from ..repro.bundle import write
+from ..result_file import digest_of
 from ..trials.memory import memory_of
 from .draw import draw
 from .judge import Outcome, Settings, judge, trial_of
+from .state import Key
 from .torch_values import torch_module
 
 
@@ -42,35 +41,38 @@ class Judge:
         settings = self.settings
         try:
             drawn = draw(self.subjects[outcome.op], settings.seed, outcome.index, settings.device, settings.limit)
-            trial = trial_of(drawn, self.torch_device, settings.repeats)
+            trial = trial_of(drawn, self.torch_device, settings, self.memory)
         except Exception:  # whatever it is, it is the failure
             return None
         origin = {"compare": outcome.index, "style": drawn.style, **asdict(settings)}
         return write(trial, folder, outcome.failure, self.memory, origin)
 
 
-def main() -> None:
-    """Answer on stdout, which nothing else uses."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever else prints does so to stderr
+@dataclass(frozen=True)
+class Setup:
+    """What all tasks of a sweep share; `specs` is None for those that are installed, wherever that is."""
 
-    def answer(value: dict[str, Any]) -> None:
-        answers.write(json.dumps(value) + "\n")
-        answers.flush()
+    specs: Path | None
+    package: str
+    ops: tuple[str, ...]
+    settings: Settings
 
-    setup = json.loads(sys.stdin.readline())
+
+@cache
+def judge_of(setup: Setup) -> Judge:
+    """The judge of this process."""
     torch_module().set_num_threads(1)
-    try:
-        judged = Judge(Path(setup["specs"]), setup["package"], setup["ops"], Settings(**setup["settings"]))
-    except Unsupported as error:
-        sys.exit(str(error))
-    answer({})
-    for line in sys.stdin:
-        outcome = judged(**json.loads(line))
-        answer(asdict(outcome))
-        if outcome.fatal:
-            return
+    return Judge(specs_at(setup.specs), setup.package, setup.ops, setup.settings)
 
 
-if __name__ == "__main__":
-    main()
+def judged(setup: Setup, key: Key) -> Outcome:
+    """The outcome of a problem, in a process apart, which ends with its device."""
+    outcome = judge_of(setup)(*key)
+    if outcome.fatal:
+        retire()
+    return outcome
+
+
+def against(specs: Path | None, package: str) -> str:
+    """A digest of everything that outcomes depend on."""
+    return digest_of([*map(installed, TOOLS), specs_at(specs), Path(str(plans_of(package).__file__)).parent])

@@ -63,13 +63,13 @@ class State:
         self.tallies.setdefault(target, Tally()).merge(tally)
 
     def add(self, verdict: Verdict) -> None:
-        """Add a verdict; it is written when a line is full, or by `flush`."""
+        """Add a verdict; it is written when a line is full, or by `close`."""
         waiting = self._waiting.setdefault(verdict.target, [])
         waiting.append(verdict)
         if len(waiting) >= _AT_ONCE or verdict.what == FAILED:
             self._write(verdict.target)
 
-    def flush(self) -> None:
+    def close(self) -> None:
         """Write all verdicts to the file."""
         for target in list(self._waiting):
             self._write(target)

@@ -44,8 +44,9 @@ class Watched:
 _now: Watched | None = None
 
 
+@cache
 def install() -> None:
-    """Install the audit hook, which cannot be removed."""
+    """Install the audit hook, once, for it cannot be removed."""
     sys.addaudithook(_hook)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 

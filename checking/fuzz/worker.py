@@ -1,42 +1,61 @@
-"""A process that judges cases: it reads lines of JSON, first the set-up, then a target and an index each."""
+"""The task of a sweep: a case of a target, judged in a process apart, which may die of it."""
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 import tempfile
-from dataclasses import asdict
 from functools import cache
 from pathlib import Path
-from typing import Any
 
+from baracuda.codegen.project import TOOLS, installed
+from baracuda.runtime import InvalidProblem
+
+from ..apart import retire
+from ..result_file import digest_of
 from . import watch
 from .targets.all import Target
+from .verdict import Verdict, described
+
+Case = tuple[str, int]  # a target and the number of its case
 
 
-def main() -> None:
-    """Write verdicts to stdout; everything else is printed to stderr."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # other output goes to stderr
-    setup = json.loads(sys.stdin.readline())
+@cache
+def target(seed: int, name: str) -> Target:
+    """The target of this process, which is watched from then on and has a cache beside its temporary files.
+
+    Raises InvalidProblem where it cannot be set up, since no case would say anything.
+    """
+    around = tempfile.gettempdir()
+    os.environ.update({"BARACUDA_CACHE_DIR": f"{around}/cache", "BARACUDA_CACHE_SHARED": ""})
+    folder = Path(tempfile.mkdtemp(prefix=f"{name}-"))
+    os.chdir(folder)
     watch.install()
-
-    @cache
-    def target(name: str) -> Target:
-        folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=setup["folder"]))
-        os.chdir(folder)
-        return Target.kinds[name](setup["seed"], folder)
-
-    def answer(value: dict[str, Any]) -> None:
-        answers.write(json.dumps(value) + "\n")
-        answers.flush()
-
-    answer({})
-    for line in sys.stdin:
-        request = json.loads(line)
-        answer(asdict(target(request["target"]).verdict(request["index"])))
+    try:
+        return Target.kinds[name](seed, folder)
+    except Exception as error:
+        raise InvalidProblem(f"the target {name!r} cannot be set up: {described(error)}") from error
 
 
-if __name__ == "__main__":
-    main()
+def ready(seed: int, name: str) -> None:
+    """Set a target up, before there is a case that could be blamed for it."""
+    target(seed, name)
+
+
+def description(seed: int, case: Case) -> str:
+    """A readable description of a case."""
+    name, index = case
+    return target(seed, name).describe(target(seed, name).drawn(index))
+
+
+def judged(seed: int, case: Case) -> Verdict:
+    """The verdict on a case."""
+    name, index = case
+    verdict = target(seed, name).verdict(index)
+    if (index + 1) % Target.kinds[name].recycled == 0:
+        retire()
+    return verdict
+
+
+def against() -> str:
+    """A digest of everything that verdicts depend on."""
+    return digest_of(map(installed, (*TOOLS, "baracuda.specs")))

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from threading import Lock
 
 from baracuda.runtime import REGISTRY, Registered
 
@@ -29,7 +28,6 @@ class TreeBench:
         self.unchanged = Tree(root, variables)
         self.subjects = subjects
         self._sound: dict[str, bool] = {}
-        self._lock = Lock()
 
     def judge(self, mutant: Mutant) -> Verdict:
         """What objects first to a mutant, or that nothing does; SAME where it generates the same files."""
@@ -59,11 +57,10 @@ class TreeBench:
 
     def _is_sound(self, question: Question, case: str) -> bool:
         """Whether a case passes on the unchanged checkout."""
-        with self._lock:
-            if case not in self._sound:
-                with closing(tested(self.unchanged, replace(question, only=case))) as found:
-                    self._sound[case] = next(found, None) is None
-            return self._sound[case]
+        if case not in self._sound:
+            with closing(tested(self.unchanged, replace(question, only=case))) as found:
+                self._sound[case] = next(found, None) is None
+        return self._sound[case]
 
 
 def _of_schedule(subject: Subject, number: str) -> tuple[Registered, ...]:

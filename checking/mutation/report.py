@@ -9,8 +9,7 @@ from functools import cached_property
 
 from .mutants.kernels import Mutant
 from .survivors import Declared, reason_of
-from .verdict import KILLED, SAME, STILLBORN, SURVIVED
-from .worker import Outcome
+from .verdict import KILLED, SAME, STILLBORN, SURVIVED, Outcome
 
 DECLARED = "declared"
 _UNKNOWN = "no test fails"

@@ -7,8 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from .verdict import Verdict
-from .worker import Outcome
+from .verdict import Outcome, Verdict
 
 
 class State:

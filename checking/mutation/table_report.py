@@ -9,8 +9,7 @@ from functools import cached_property
 
 from .report import percent
 from .table import Defect
-from .verdict import KILLED, SAME, STILLBORN, SURVIVED
-from .worker import Outcome
+from .verdict import KILLED, SAME, STILLBORN, SURVIVED, Outcome
 
 _WORDS = {KILLED: "caught", SURVIVED: "survived", SAME: "equivalent", STILLBORN: "not compiled"}
 _ALL = "all"

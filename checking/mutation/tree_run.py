@@ -9,23 +9,25 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from functools import partial
 from importlib.util import find_spec
 from itertools import zip_longest
 from pathlib import Path
-from threading import Lock, Timer
+from threading import Timer
 from typing import Any
 
+from baracuda.codegen.project import installed
 from baracuda.runtime import InvalidProblem
+from baracuda.runtime.cache.root import cache_root
 
+from ..apart import Lost
+from ..executors import Pool, each
 from .table import Defect
 from .tree_trial import Question
-from .verdict import KILLED, SAME, SURVIVED, Verdict
-from .worker import Outcome
+from .verdict import KILLED, SAME, SURVIVED, Outcome, Verdict
 
 _SECONDS = 3600.0  # that a command may take: one that takes longer does not end
 _GENERATING = ("codegen/", "specs/", "templates/")  # where a change may show in generated/
@@ -158,43 +160,48 @@ def unchanged(op: str, root: Path, variables: Mapping[str, str]) -> Verdict:
         return Verdict(KILLED, cases, found[0].said) if found else Verdict(SURVIVED)
 
 
-def run(
-    defects: Sequence[Defect],
-    root: Path,
-    variables: Mapping[str, str],
-    workers: int,
-    known: Mapping[str, Outcome],
-    report: Callable[[Outcome], None],
-) -> None:
-    """Judge `defects` of the checkout `root`, and before them the unchanged tree for each op that is not `known`.
+@dataclass(frozen=True)
+class Plant:
+    """A defect to be judged, without the cases that object anyway; without one, the tree of an op as it is."""
 
-    Its outcomes have the names of ops as their ids.
+    op: str
+    defect: Defect | None = None
+    without: tuple[str, ...] = ()
+
+
+def planted(plant: Plant) -> Outcome:
+    """The outcome of a defect, or of an op, under its name, in the checkout of this process."""
+    start, root = time.monotonic(), installed("baracuda.runtime").resolve().parent
+    variables = {"BARACUDA_CACHE_DIR": str(cache_root())}
+    if plant.defect is None:
+        name, verdict = plant.op, unchanged(plant.op, root, variables)
+    else:
+        name, verdict = plant.defect.id, judge(plant.defect, root, variables, plant.without)
+    return Outcome(name, verdict, round(time.monotonic() - start, 2))
+
+
+def run(
+    defects: Sequence[Defect], within: Pool, known: Mapping[str, Outcome], report: Callable[[Outcome], None]
+) -> None:
+    """Judge `defects`, and before them the unchanged tree for each op that is not `known`.
+
+    Its outcomes have the names of ops as their ids. Raises InvalidProblem at the end for those whose process was lost.
     """
-    lock = Lock()
     cleared = dict(known)
 
-    def timed(name: str, work: Callable[[], Verdict]) -> None:
-        start = time.monotonic()
-        verdict = work()
-        with lock:
-            cleared[name] = outcome = Outcome(name, verdict, round(time.monotonic() - start, 2))
-            report(outcome)
+    def all_of(plants: Iterable[Plant]) -> None:
+        lost = []
+        for plant, outcome in each(within, planted, deque(plants)):
+            if isinstance(outcome, Lost):
+                lost.append(f"{plant.defect.id if plant.defect else plant.op} was not judged: {outcome}")
+            else:
+                cleared[outcome.id] = outcome
+                report(outcome)
+        if lost:
+            raise InvalidProblem("\n".join(lost))
 
-    def judged(defect: Defect) -> None:
-        without = [case for op in defect.ops for case in cleared[op].verdict.stage.splitlines()]
-        timed(defect.id, partial(judge, defect, root, variables, without))
+    def cases(defect: Defect) -> tuple[str, ...]:
+        return tuple(case for op in defect.ops for case in cleared[op].verdict.stage.splitlines())
 
-    def all_of(calls: Iterable[Callable[[], None]]) -> None:
-        futures = [pool.submit(call) for call in calls]
-        try:
-            for future in futures:
-                future.result()
-        except BaseException:
-            for future in futures:
-                future.cancel()
-            raise
-
-    with ThreadPoolExecutor(workers) as pool:
-        ops = dict.fromkeys(op for defect in defects for op in defect.ops if op not in known)
-        all_of(partial(timed, op, partial(unchanged, op, root, variables)) for op in ops)
-        all_of(partial(judged, defect) for defect in defects)
+    all_of(map(Plant, dict.fromkeys(op for defect in defects for op in defect.ops if op not in known)))
+    all_of(Plant(defect.ops[0], defect, cases(defect)) for defect in defects)

@@ -21,6 +21,15 @@ class Verdict:
     said: str = ""
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """A mutant's verdict, and the seconds it took."""
+
+    id: str
+    verdict: Verdict
+    seconds: float
+
+
 def first_objection(stages: Iterable[Stage]) -> Verdict:
     """Run `stages` until one fails."""
     for stage in stages:

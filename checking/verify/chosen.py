@@ -29,7 +29,7 @@ HERE = Path(__file__).resolve().parents[2] / "specs"
 def subjects() -> tuple[Subject, ...]:
     """The ops under test."""
     chosen = os.environ.get(OPS, "").split()
-    loaded = load_folder(Path(os.environ.get(SPECS, HERE)), chosen)
+    loaded = load_folder(Path(os.environ.get(SPECS) or HERE), chosen)
     package = os.environ.get(PACKAGE, "baracuda.generated")
     return tuple(Subject(subject, loaded, package) for op, subject in loaded.items() if not chosen or op in chosen)
 

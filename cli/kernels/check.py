@@ -26,6 +26,7 @@ from ..memo import Question
 from ..reading import list_kernels, read_project
 from ..terminal import show_json
 from .audit_report import Audit
+from .speedup import show_speedup
 
 if TYPE_CHECKING:
     from baracuda.codegen.spec.load import Loaded
@@ -43,11 +44,24 @@ def check(
     package: str = PACKAGE,
     all_kernels: bool = False,
     executor: str = THREADS,
+    jobs: int | None = None,
+    speedup: bool = False,
     as_json: bool = False,
 ) -> bool:
-    """Validate, lower, render, compare with `out` and audit a sample of the kernels, or all; true if all is well."""
+    """Validate, lower, render, compare with `out` and audit a sample of the kernels, or all; true if all is well.
+
+    With `speedup`, only print how much faster several workers audit than one.
+    """
     start = time.perf_counter()
     chosen = every_arch() if all_archs else tuple(archs)
+    if speedup:
+        project = read_project(specs, templates)
+        listed = list_kernels(project, ops, archs=chosen, layouts=layouts, package=package)
+        kernels_chosen = listed if all_kernels else sample(listed)
+        show_speedup(
+            lambda within: Audit.of(kernels_chosen, project.ops, within=within), executor, jobs, as_json=as_json
+        )
+        return True
     parameters = "check", tuple(ops), chosen, tuple(layouts), package, all_kernels
     question = Question(specs, templates, parameters, _compilers(chosen))
     warnings: list[str] = []
@@ -74,7 +88,7 @@ def check(
         warnings = [line for op in tables for line in stale(*op)]
         for line in warnings if not as_json else ():
             click.echo(f"warning: {line}")
-        with pool(executor) as within:
+        with pool(executor, jobs) as within:
             chosen_variants = variants if all_kernels else sample(variants)
             audit = Audit.of(chosen_variants, project.ops, within=within, listed=len(variants))
         if not (warnings or audit.failed or audit.violations):

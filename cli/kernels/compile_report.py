@@ -5,12 +5,13 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
-from baracuda.checking.executors import THREADS, pool
+from baracuda.checking.executors import Pool, pool
 from baracuda.checking.listing.variant import Variant
 from baracuda.codegen.spec.place import with_field
 from baracuda.runtime import CompileError, Resources
@@ -44,10 +45,10 @@ class Report:
     seconds: float
 
     @classmethod
-    def of(cls, variants: Sequence[Variant], *, executor: str = THREADS, jobs: int | None = None) -> Report:
-        """Compile `variants` and measure the time."""
+    def of(cls, variants: Sequence[Variant], within: Pool | None = None) -> Report:
+        """Compile `variants`, by default in a thread per core, and measure the time."""
         start = time.perf_counter()
-        return cls(compile_all(variants, executor=executor, jobs=jobs), time.perf_counter() - start)
+        return cls(compile_all(variants, within), time.perf_counter() - start)
 
     @property
     def failed(self) -> list[CompileError]:
@@ -97,20 +98,18 @@ def show_errors(errors: Sequence[CompileError], loaded: Mapping[str, Loaded]) ->
         click.echo(f"and {len(errors) - _SHOWN} kernels more", err=True)
 
 
-def compile_all(
-    variants: Sequence[Variant], *, executor: str = THREADS, jobs: int | None = None
-) -> list[Compiled]:
+def compile_all(variants: Sequence[Variant], within: Pool | None = None) -> list[Compiled]:
     """Compile `variants`, or find them in the cache, with a progress bar; outcomes in the same order."""
     if variants:  # the first import of cuda.core fails in two threads at once, and without NVRTC all would
         cubin_key(variants[0].source, variants[0].arch)
     outcomes: dict[int, Cubin | CompileError] = {}
-    with pool(executor, jobs) as within, progress("compiling", len(variants)) as advance:
+    with nullcontext(within) if within else pool() as chosen, progress("compiling", len(variants)) as advance:
 
         def done(index: int, outcome: Cubin | CompileError) -> None:
             outcomes[index] = outcome
             advance()
 
-        compile_many([(v.source, v.arch) for v in variants], on_done=done, executor=within.executor)
+        compile_many([(v.source, v.arch) for v in variants], on_done=done, executor=chosen.executor)
     return [Compiled(variant, outcomes[index]) for index, variant in enumerate(variants)]
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,16 +17,14 @@ from baracuda.checking.problems.subject import Subject
 from baracuda.checking.result_file import digest_of
 from baracuda.codegen.project import installed, plans_of, refuse_unknown
 from baracuda.codegen.spec.load import load_folder
-from baracuda.runtime import DriverError, InvalidProblem
+from baracuda.runtime import InvalidProblem
 
 from ..terminal import console, show_json, show_table, working
 
 if TYPE_CHECKING:  # what a run needs is imported by it
     from baracuda.benchmarks.case import Case
     from baracuda.benchmarks.contest import Measured
-    from baracuda.benchmarks.machine import Machine
-    from baracuda.benchmarks.peers import Maker
-    from baracuda.benchmarks.state import State
+    from baracuda.benchmarks.worker import Timed
 
 
 def bench(
@@ -36,63 +35,46 @@ def bench(
     case: str | None,
     sweep: bool,
     state: Path | None,
+    executor: str,
+    gpus: str | None,
     csv: Path | None,
     plot: Path | None,
     as_json: bool,
 ) -> bool:
     """Measure what `state` lacks; true if our plan was timed in every case."""
-    from baracuda.benchmarks.ceilings import ceilings
-    from baracuda.benchmarks.machine import TorchMachine
-    from baracuda.benchmarks.peers import available
+    from baracuda.benchmarks import worker
+    from baracuda.benchmarks.report import rate
     from baracuda.benchmarks.state import State
 
     plans_of(package)
     cases = chosen_cases(ops, specs, package, case=case, sweep=sweep)
-    machine = TorchMachine()
-    makers, missing = available(tuple(peers.split(",")) if peers is not None else ())
-    for name, reason in missing.items():
-        click.echo(f"no peers of {name}: {reason}", err=True)
-    if peers and (unknown := set(peers.split(",")) - set(makers)):
-        click.echo(f"unknown peers {', '.join(sorted(unknown))}; available: {', '.join(makers) or 'none'}", err=True)
     record = State(state, digest_of([installed("baracuda.runtime"), _folder(package)]))
-    facts = machine.facts()
-    left = [c for c in cases if record.results_of(c.op, c.label, facts["device"], makers) is None]
-    tops = ceilings(machine) if left else {}
-    measure(left, makers, machine, record, facts, tops)
+    named = tuple(peers.split(",")) if peers is not None else ()
+    with worker.gpus(executor, gpus, specs, package) as within:
+        about = within.executor.submit(worker.about, named).result()
+        for name, reason in about.missing.items():
+            click.echo(f"no peers of {name}: {reason}", err=True)
+        if unknown := set(named) - set(about.peers):
+            some = ", ".join(about.peers) or "none"
+            click.echo(f"unknown peers {', '.join(sorted(unknown))}; available: {some}", err=True)
+        left = [c for c in cases if record.results_of(c.op, c.label, about.facts["device"], about.peers) is None]
+        screen = console(stderr=True)
+        sweep_of = worker.timed(within, partial(worker.benched, named), left, specs, about.facts)
+        for number, (of, timed) in enumerate(sweep_of, 1):
+            record.add(timed.lines)
+            said = (f"{m.peer} {m.us:.1f} us {rate(m)}" if m.us else f"{m.peer}: {m.problem}" for m in timed.lines)
+            screen.print(f"[{number}/{len(left)}] {of.op} {of.label}: {'; '.join(said)}", markup=False, soft_wrap=True)
+            complain(of, timed)
     results = [m for c in cases for m in record.measured.get((c.op, c.label), [])]
     show(results, as_json=as_json)
     _write(results, csv, plot, sweep)
     return all(m.us is not None for m in results if m.peer == "ours")
 
 
-def measure(
-    cases: Sequence[Case],
-    makers: Mapping[str, Maker],
-    machine: Machine,
-    record: State,
-    facts: Mapping[str, str],
-    tops: Mapping[str, float],
-) -> None:
-    """Time each case and record it with its machine; one line on stderr per case."""
-    from baracuda.benchmarks.contest import contest
-    from baracuda.benchmarks.report import rate
-
-    screen = console(stderr=True)
-    for number, case in enumerate(cases, 1):
-        measured = contest(case, makers, machine)
-        record.add([replace(m, facts=facts, ceilings=tops, asked=tuple(makers)) for m in measured])
-        summary = "; ".join(f"{m.peer} {m.us:.1f} us {rate(m)}" if m.us else f"{m.peer}: {m.problem}" for m in measured)
-        screen.print(f"[{number}/{len(cases)}] {case.op} {case.label}: {summary}", markup=False, soft_wrap=True)
-        check_alive(case, machine)
-
-
-def check_alive(case: Case, machine: Machine) -> None:
-    """Raise if the device is unusable for this process, since later times would mean nothing."""
-    try:
-        machine.finish()
-    except Exception as error:
-        hint = f"{case.op} {case.label}: the device failed in one of the peers; exclude it with --peers"
-        raise DriverError(f"{hint} ({str(error).splitlines()[0]})") from error
+def complain(case: Case, timed: Timed) -> None:
+    """Say in a line that a case spoiled the device for its process, if it did."""
+    if timed.complaint:
+        click.echo(f"{case.op} {case.label}: {timed.complaint}; exclude it with --peers", err=True)
 
 
 def chosen_cases(

@@ -12,16 +12,16 @@ import click
 from baracuda.codegen.project import plans_of
 from baracuda.codegen.spec.load import load_folder
 from baracuda.codegen.spec.tuned import digest_of_kernels, path_of, promised, read_table, write_table
-from baracuda.runtime import REGISTRY, ElementKind, KernelSku, get_device
+from baracuda.runtime import REGISTRY, ElementKind, KernelSku
 
 from ..terminal import progress, show_json, show_table
-from .bench import check_alive, chosen_cases
+from .bench import chosen_cases, complain
 
 if TYPE_CHECKING:  # what a run needs is imported by it
     from baracuda.benchmarks.case import Case
     from baracuda.benchmarks.contest import Measured
-    from baracuda.benchmarks.machine import Machine
     from baracuda.benchmarks.tuning import Trial
+    from baracuda.checking.executors import Pool
 
 Trials = Mapping[str, Sequence["Trial"]]  # by op
 
@@ -35,17 +35,21 @@ def tune(
     sweep: bool,
     margin: float,
     state: Path | None,
+    executor: str,
+    gpus: str | None,
     dry_run: bool,
     as_json: bool,
 ) -> bool:
     """Measure what `state` lacks and save the winners; true if the rule's choice was timed in every case."""
-    from baracuda.benchmarks.machine import TorchMachine
+    from baracuda.benchmarks import worker
 
     plans_of(package)
     kinds = [ElementKind(name).value for name in dtypes.split(",")] if dtypes else []
     named = ops or (tuple(load_folder(specs)) if sweep else ())  # a sweep is of all ops on rows
     cases = chosen_cases(named, specs, package, case=case, sweep=sweep, dtypes=kinds)
-    trials = tried_all([replace(c, tuned=False) for c in cases if c.arch is None], TorchMachine(), state)
+    by_rule = [replace(c, tuned=False) for c in cases if c.arch is None]
+    with worker.gpus(executor, gpus, specs, package) as within:
+        trials = tried_all(by_rule, within, specs, state)
     show(trials, margin, as_json=as_json)
     for op, of_op in trials.items():
         keep(op, of_op, specs, margin, dry_run=dry_run)
@@ -55,23 +59,25 @@ def tune(
     return not failed
 
 
-def tried_all(cases: Sequence[Case], machine: Machine, state: Path | None) -> Trials:
+def tried_all(cases: Sequence[Case], within: Pool, specs: Path, state: Path | None) -> Trials:
     """The trial of each case: from the state file, or measured now and recorded."""
+    from baracuda.benchmarks import worker
     from baracuda.benchmarks.state import State
-    from baracuda.benchmarks.tuning import RULE, Trial, tried
+    from baracuda.benchmarks.tuning import RULE, Trial
 
-    facts = {"arch": get_device(machine.device).arch, **machine.facts()}
+    facts = within.executor.submit(worker.about, ()).result().facts
     states = {op: State(state, digest_of(op)) for op in dict.fromkeys(c.op for c in cases)}
-    trials: dict[str, list[Trial]] = {op: [] for op in states}
-    with progress("tuning", len(cases)) as step:
-        for case in cases:
-            lines = states[case.op].results_of(case.op, case.label, facts["device"], ())
-            if lines is None:
-                lines = [replace(m, facts=facts) for m in tried(case, machine)]
-                states[case.op].add(lines)
-                check_alive(case, machine)
-            trials[case.op].append(Trial(case, tuple(sorted(lines, key=lambda m: m.peer != RULE))))
+    found = {case: states[case.op].results_of(case.op, case.label, facts["device"], ()) for case in cases}
+    left = [case for case, lines in found.items() if lines is None]
+    with progress("tuning", len(left)) as step:
+        for case, timed in worker.timed(within, worker.tuned, left, specs, facts):
+            states[case.op].add(timed.lines)
+            found[case] = timed.lines
+            complain(case, timed)
             step()
+    trials: dict[str, list[Trial]] = {op: [] for op in states}
+    for case, lines in found.items():
+        trials[case.op].append(Trial(case, tuple(sorted(lines or (), key=lambda m: m.peer != RULE))))
     return trials
 
 

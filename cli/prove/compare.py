@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import os
-import sys
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import click
 
+from baracuda.checking.apart import Apart, Lost
 from baracuda.checking.compare.expected import values_of
 from baracuda.checking.compare.judge import Outcome, Settings
 from baracuda.checking.compare.report import failures_of, markdown, rows_of
-from baracuda.checking.compare.run import run
 from baracuda.checking.compare.state import Key, State
 from baracuda.checking.compare.torch_values import torch_module
-from baracuda.checking.compare.worker import Judge
+from baracuda.checking.compare.worker import Judge, Setup, against, judged
+from baracuda.checking.executors import each, pool
+from baracuda.checking.gpus import places
 from baracuda.checking.repro.bundle import replay
-from baracuda.checking.result_file import digest_of
 from baracuda.checking.verify import environment
-from baracuda.codegen.project import TOOLS, installed, options_of, plans_of, refuse_unknown
+from baracuda.codegen.project import options_of, plans_of, refuse_unknown, unless_installed
 from baracuda.codegen.spec.load import load_folder
 from baracuda.runtime import DriverError, InvalidProblem, Unsupported
 from baracuda.runtime.devices.cuda import CudaDevice
@@ -29,6 +29,7 @@ from baracuda.runtime.devices.cuda import CudaDevice
 from ..terminal import progress, show_json, show_table
 
 _REPEATS = {"cuda": 100, "host": 2}
+_PATIENCE = 900.0  # seconds for a problem
 
 
 def compare(
@@ -42,6 +43,9 @@ def compare(
     device: str | None,
     repeats: int | None,
     limit: int,
+    search: int,
+    executor: str,
+    gpus: str | None,
     jobs: int | None,
     only: int | None,
     repro: Path | None,
@@ -52,7 +56,7 @@ def compare(
     Failures are saved in the folder `repro`.
     """
     device = _device(device)
-    settings = Settings(seed, device, limit, repeats or _REPEATS[device])
+    settings = Settings(seed, device, limit, repeats or _REPEATS[device], search)
     torch_module()
     plans_of(package)
     chosen, left_out = _chosen(ops, specs)
@@ -64,16 +68,18 @@ def compare(
         _show(outcomes, settings, options, _save_failures(judge, outcomes, specs, package, repro), as_json, each=True)
         return not any(outcome.failure for outcome in outcomes)
     work = shard([(op, index) for index in range(count) for op in chosen], part)
-    record = State(state, settings, _against(specs, package))
-    left = [key for key in work if key not in record.outcomes]
-    with progress("problems", len(left)) as step:
-
-        def judged(outcome: Outcome) -> None:
-            record.add(outcome)
+    there = unless_installed(specs)
+    record = State(state, settings, against(there, package))
+    left = deque(key for key in work if key not in record.outcomes)
+    apart = Apart.of(environment(there, package, (), device), _PATIENCE)
+    alike = partial(against, there, package)
+    with (
+        progress("problems", len(left)) as step,
+        pool(executor, jobs, apart=apart, places=places(gpus, device), alike=alike) as within,
+    ):
+        for key, given in each(within, partial(judged, Setup(there, package, tuple(chosen), settings)), left):
+            record.add(Outcome(*key, failure=str(given), fatal=True) if isinstance(given, Lost) else given)
             step()
-
-        parameters = {"specs": str(specs.resolve()), "package": package, "ops": chosen, "settings": asdict(settings)}
-        run(left, parameters, jobs or len(os.sched_getaffinity(0)), judged, environment(specs, package, (), device))
     outcomes = [record.outcomes[key] for key in work]
     _show(outcomes, settings, options, _save_failures(judge, outcomes, specs, package, repro), as_json)
     return not any(outcome.failure for outcome in outcomes)
@@ -116,12 +122,6 @@ def _chosen(ops: Sequence[str], specs: Path) -> tuple[list[str], list[str]]:
         else:
             left_out.append(f"{op}: has no torch equivalent; 'baracuda-gen test {op}' covers it")
     return chosen, left_out
-
-
-def _against(specs: Path, package: str) -> str:
-    """A digest of everything that outcomes depend on."""
-    folders = map(installed, TOOLS)
-    return digest_of([*folders, specs, Path(str(sys.modules[package].__file__)).parent])
 
 
 def _save_failures(

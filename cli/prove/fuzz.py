@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
+from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import click
 
+from baracuda.checking.apart import Apart, Lost
+from baracuda.checking.executors import Pool, each, pool
 from baracuda.checking.fuzz.report import failures_of, markdown, rows_of
 from baracuda.checking.fuzz.state import State, add_faults
 from baracuda.checking.fuzz.targets.all import SHARES, Target
 from baracuda.checking.fuzz.verdict import FAILED, Verdict
-from baracuda.checking.result_file import digest_of
-from baracuda.checking.workers import Answer, Crew, Question
-from baracuda.codegen.project import TOOLS, installed
+from baracuda.checking.fuzz.worker import Case, against, description, judged, ready
 from baracuda.codegen.spec.wording import did_you_mean
 from baracuda.runtime import InvalidProblem
 
 from ..terminal import progress, show_json, show_table, working
 
-_WORKER = "baracuda.checking.fuzz.worker"
 _PATIENCE = 180.0  # seconds for a case, compilation included
 
 
 def fuzz(
-    targets: Sequence[str], count: int, seed: int, state: Path | None, jobs: int | None, only: int | None, as_json: bool
+    targets: Sequence[str],
+    count: int,
+    seed: int,
+    state: Path | None,
+    executor: str,
+    jobs: int | None,
+    only: int | None,
+    as_json: bool,
 ) -> bool:
     """Judge cases 0 to `count` of `targets` that `state` lacks; true if none fails.
 
@@ -35,23 +42,18 @@ def fuzz(
     """
     _refuse_unknown(targets)
     work = dict.fromkeys(targets, count) or {name: max(1, int(count * share)) for name, share in SHARES.items()}
-    with tempfile.TemporaryDirectory(prefix="baracuda-fuzz-") as folder:
+    record = State(state, seed, against())
+    left = deque((name, index) for name, index in _in_turn(work) if index not in record.done.get(name, ()))
+    with pool(executor, jobs, apart=Apart(patience=_PATIENCE), alike=against) as within:
         if only is not None:
-            return _show_one(list(targets) or list(SHARES)[:1], seed, only, Path(folder), as_json)
-        record = State(state, seed, _against())
-        left = [(name, index) for name, index in _in_turn(work) if index not in record.done.get(name, ())]
-        with progress("cases", len(left)) as step:
-
-            def judged(question: Question, answer: Answer | None, death: str) -> bool:
-                verdict = Verdict(**question, what=FAILED, why=death) if answer is None else Verdict(**answer)
-                record.add(verdict)
+            return _show_one(within, list(targets) or list(SHARES)[:1], seed, only, as_json)
+        for name, lost in each(within, partial(ready, seed), deque(dict.fromkeys(name for name, _ in left))):
+            if lost:
+                raise InvalidProblem(f"the target {name!r} cannot be set up: {lost}")
+        with progress("cases", len(left)) as step, closing(record):
+            for case, given in each(within, partial(judged, seed), left):
+                record.add(_verdict(case, given))
                 step()
-                return answer is not None and (verdict.index + 1) % Target.kinds[verdict.target].recycled != 0
-
-            crew = Crew(_WORKER, {"seed": seed, "folder": folder}, judged, _apart(folder), _PATIENCE)
-            questions = ({"target": name, "index": index} for name, index in left)
-            crew.work(questions, min(jobs or len(os.sched_getaffinity(0)), max(1, len(left))))
-        record.flush()
     return _show(record, seed, as_json)
 
 
@@ -82,20 +84,10 @@ def _in_turn(work: dict[str, int]) -> Iterator[tuple[str, int]]:
     return ((name, index) for _, name, index in sorted(cases))
 
 
-def _apart(folder: str) -> dict[str, str]:
-    """Environment variables that keep processes away from the user's cache."""
-    return {"BARACUDA_CACHE_DIR": f"{folder}/cache", "TMPDIR": folder}
-
-
 def _refuse_unknown(targets: Sequence[str]) -> None:
     for name in targets:
         if name not in Target.kinds:
             raise InvalidProblem(f"no target {name!r}; {did_you_mean(name, Target.kinds)}")
-
-
-def _against() -> str:
-    """A digest of everything that verdicts depend on."""
-    return digest_of(map(installed, (*TOOLS, "baracuda.specs")))
 
 
 def _show(record: State, seed: int, as_json: bool) -> bool:
@@ -111,21 +103,21 @@ def _show(record: State, seed: int, as_json: bool) -> bool:
     return not failures
 
 
-def _show_one(targets: Sequence[str], seed: int, index: int, folder: Path, as_json: bool) -> bool:
-    """Judge one case of each target in this process and print it."""
-    from baracuda.checking.fuzz import watch
-
-    os.environ.update(_apart(str(folder)))
-    watch.install()
+def _show_one(within: Pool, targets: Sequence[str], seed: int, index: int, as_json: bool) -> bool:
+    """Judge one case of each target and print it."""
     failed = False
     for name in targets:
-        (target_folder := folder / name).mkdir()
-        target = Target.kinds[name](seed, target_folder)
-        verdict = target.verdict(index)
+        case = within.executor.submit(description, seed, (name, index)).result()
+        ((_, given),) = each(within, partial(judged, seed), deque([(name, index)]))
+        verdict = _verdict((name, index), given)
         failed |= verdict.what == FAILED
-        case = target.describe(target.drawn(index))
         if as_json:
             show_json({"target": name, "index": index, "what": verdict.what, "why": verdict.why, "case": case})
         else:
             click.echo(f"{case}\n\n{name} {index}: {verdict.what}; {verdict.why}")
     return not failed
+
+
+def _verdict(case: Case, given: Verdict | Lost) -> Verdict:
+    """A case that its process died of has failed."""
+    return Verdict(*case, FAILED, str(given)) if isinstance(given, Lost) else given

@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import click
 
-from baracuda.checking.mutation.mutant_trial import TreeBench
+from baracuda.checking.apart import Apart
+from baracuda.checking.executors import pool
 from baracuda.checking.mutation.mutants.kernels import KINDS, RUNTIME, SPEC, Mutant, digest_of
 from baracuda.checking.mutation.mutants.runtime import of_runtime
 from baracuda.checking.mutation.mutants.specs import of_spec
 from baracuda.checking.mutation.report import Report, percent
-from baracuda.checking.mutation.run import run
 from baracuda.checking.mutation.sample import sample, shard
 from baracuda.checking.mutation.state import State
 from baracuda.checking.mutation.survivors import declared, unused
-from baracuda.checking.mutation.verdict import SURVIVED
-from baracuda.checking.mutation.worker import Outcome, mutants_of
+from baracuda.checking.mutation.verdict import SURVIVED, Outcome
+from baracuda.checking.mutation.worker import mutants_of, run
 from baracuda.checking.problems.subject import Subject
 from baracuda.checking.variables import SAMPLE
 from baracuda.checking.verify import environment
-from baracuda.codegen.project import TOOLS, installed, plans_of, refuse_ungenerated, refuse_unknown
+from baracuda.codegen.project import (
+    TOOLS,
+    installed,
+    plans_of,
+    refuse_ungenerated,
+    refuse_unknown,
+    specs_at,
+    unless_installed,
+)
 from baracuda.codegen.spec.load import load_folder
 
 from ..terminal import progress, show_json, show_table, working
@@ -39,6 +47,7 @@ def mutate(
     kinds: Sequence[str],
     seed: int,
     state: Path | None,
+    executor: str,
     jobs: int | None,
     part: str,
     at_least: float,
@@ -53,19 +62,20 @@ def mutate(
         root = _checkout(specs)
         chosen = shard(_mutants(ops, subjects, root, kinds or KINDS), part)
     chosen = chosen if count is None else sample(chosen, count, seed)
-    record = State(state, _against(specs, package))
+    there = unless_installed(specs)
+    record = State(state, against(there, package))
     left = [mutant for mutant in chosen if mutant.id not in record.outcomes]
-    with progress("mutants", len(left)) as step:
+    apart = Apart.of(environment(there, package, (), "host") | {SAMPLE: os.environ.get(SAMPLE, _SAMPLE)})
+    with (
+        progress("mutants", len(left)) as step,
+        pool(executor, jobs, apart=apart, alike=partial(against, there, package)) as within,
+    ):
 
         def judged(outcome: Outcome) -> None:
             record.add(outcome)
             step()
 
-        sampled = {SAMPLE: os.environ.get(SAMPLE, _SAMPLE)}
-        variables = {**environment(specs, package, (), "host"), **sampled}
-        of_trees = {**environment(None, package, (), "host"), **sampled}
-        trees = TreeBench(root or specs, subjects, of_trees)
-        run(left, variables, jobs or len(os.sched_getaffinity(0)), judged, trees.judge)
+        run(left, within, judged)
     report = Report(chosen, record.outcomes, declared())
     is_whole = not ops and count is None and part == "1/1"
     stale = unused(report.declared, report.survivors) if is_whole else []
@@ -103,10 +113,10 @@ def _mutants(
     return mutants
 
 
-def _against(specs: Path, package: str) -> str:
+def against(specs: Path | None, package: str) -> str:
     """A digest of everything that verdicts depend on."""
     folders = map(installed, TOOLS)
-    return digest_of(*folders, specs, Path(str(sys.modules[package].__file__)).parent)
+    return digest_of(*folders, specs_at(specs), Path(str(plans_of(package).__file__)).parent)
 
 
 def _show(report: Report, stale: Sequence[str], as_json: bool) -> None:

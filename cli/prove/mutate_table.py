@@ -9,17 +9,18 @@ from pathlib import Path
 
 import click
 
+from baracuda.checking.apart import Apart
+from baracuda.checking.executors import pool
 from baracuda.checking.mutation.state import State
 from baracuda.checking.mutation.table import Defect, read_table
 from baracuda.checking.mutation.table_report import TableReport
 from baracuda.checking.mutation.tree_run import run
-from baracuda.checking.mutation.worker import Outcome
+from baracuda.checking.mutation.verdict import Outcome
 from baracuda.checking.result_file import digest_of
 from baracuda.checking.variables import SAMPLE
 from baracuda.checking.verify import environment
 from baracuda.codegen.project import PACKAGE, TOOLS, installed
 from baracuda.runtime import InvalidProblem
-from baracuda.runtime.cache.root import cache_root
 
 from ..terminal import progress, show_json, show_table
 
@@ -30,6 +31,7 @@ def mutate_table(
     strata: Sequence[str],
     only: Sequence[str],
     state: Path | None,
+    executor: str,
     jobs: int | None,
     at_least: float,
     out: Path | None,
@@ -43,17 +45,20 @@ def mutate_table(
     root = installed("baracuda.runtime").resolve().parent
     if not (root / ".imports").is_dir():
         raise InvalidProblem(f"a table of defects is of a checkout, {root} is none")
-    record = State(state, _against(root))
-    variables = {**environment(None, PACKAGE, (), "host"), "BARACUDA_CACHE_DIR": str(cache_root())}
+    record = State(state, against())
     left = [defect for defect in defects if defect.id not in record.outcomes]
-    with progress("defects", len(left)) as step:
+    apart = Apart.of(environment(None, PACKAGE, (), "host"))
+    with (
+        progress("defects", len(left)) as step,
+        pool(executor, jobs or 1, apart=apart, alike=against) as within,
+    ):
 
         def judged(outcome: Outcome) -> None:
             record.add(outcome)
             if outcome.id in {defect.id for defect in left}:
                 step()
 
-        run(left, root, variables, jobs or 1, record.outcomes, judged)
+        run(left, within, record.outcomes, judged)
     report = TableReport(defects, record.outcomes)
     if out is not None:
         out.write_text(report.markdown("Defects of the table", _notes()), encoding="utf-8")
@@ -78,9 +83,9 @@ def _chosen(defects: Sequence[Defect], ops: Sequence[str], strata: Sequence[str]
     ]
 
 
-def _against(root: Path) -> str:
+def against() -> str:
     """What verdicts depend on: every source, the sample of kernels, and whether there is torch."""
-    sources = digest_of([*map(installed, TOOLS), root / "specs", root / "generated"])
+    sources = digest_of(map(installed, (*TOOLS, "baracuda.specs", PACKAGE)))
     return f"{sources} {os.environ.get(SAMPLE, 'all')} {find_spec('torch') is not None}"
 
 

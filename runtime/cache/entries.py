@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from .folder import CacheFolder, entries, log_once
+from .shared import shared_entries
 
 _ENTRIES = "entries"
 
@@ -19,15 +20,27 @@ class EntryStore:
         self._files = CacheFolder(folder)
 
     def get(self, key: bytes) -> bytes | None:
-        """The entry of `key`; None if there is none or it is damaged."""
+        """The entry of `key`, here or in what machines share; None if there is none or it is damaged."""
         try:
-            return self._files.read(_name(key))
+            body = self._files.read(_name(key))
         except OSError as error:
             log_once(f"cannot read the kernel cache {self.folder}: {error}")
-            return None
+            body = None
+        if body is None and (behind := shared_entries(self.folder)):
+            shared, name = behind
+            body = shared.get(f"{name}/{_name(key)}")
+            if body is not None:
+                self._keep(key, body)
+        return body
 
     def put(self, key: bytes, body: bytes) -> None:
-        """Write the entry of `key` atomically."""
+        """Write the entry of `key`, here atomically, and to what machines share."""
+        self._keep(key, body)
+        if behind := shared_entries(self.folder):
+            shared, name = behind
+            shared.put(f"{name}/{_name(key)}", body)
+
+    def _keep(self, key: bytes, body: bytes) -> None:
         try:
             self._files.write(_name(key), body)
         except OSError as error:

@@ -160,12 +160,17 @@ class CudaDevice:
         self._loading: dict[tuple[KernelSource, str], threading.Lock] = {}
 
     @staticmethod
-    def available() -> bool:
-        """Whether there is a driver with at least one device; creates no context."""
+    def count() -> int:
+        """How many devices there are, none without a driver; creates no context."""
         try:
-            return query("cuDeviceGetCount") > 0
+            return query("cuDeviceGetCount")
         except DriverError:
-            return False
+            return 0
+
+    @staticmethod
+    def available() -> bool:
+        """Whether there is a device."""
+        return CudaDevice.count() > 0
 
     def load(self, source: KernelSource, arch: str | None = None) -> CudaKernel:
         """Load `source`, from a pack or compiled, for `arch` (by default this device's; "sm_90a" if the code needs it).

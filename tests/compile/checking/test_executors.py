@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -16,11 +18,16 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from baracuda.checking import executors
+from baracuda.checking.apart import Apart, Lost
 from baracuda.checking.audit.collect import Job, Outcome, collect
 from baracuda.checking.audit.facts import Facts
-from baracuda.checking.executors import Lost, Pool, Processes, pool
+from baracuda.checking.executors import Pool, each, pool
+from baracuda.cli.kernels.speedup import show_speedup
 from baracuda.cli.main import main
+from baracuda.cli.reading import list_kernels
 from baracuda.runtime import CompileError, DriverError, InvalidProblem, KernelSource, Unsupported
+from baracuda.runtime.cache.root import cache_root
 from baracuda.runtime.compile.cubin import Cubin, compile_many
 
 TEXT = 'extern "C" __global__ void k(int* x) { x[threadIdx.x] = NUMBER; }'
@@ -44,8 +51,8 @@ class Client:
     def nthreads(self) -> dict[str, int]:
         return {"a": self.threads} if self.threads else {}
 
-    def run(self, function: Callable[[], str]) -> dict[str, str]:
-        return {"a": function() + self.other}
+    def run(self, function: Callable[..., Any], *args: Any) -> dict[str, Any]:
+        return {"a": (function(*args) or "") + self.other}
 
     def get_executor(self) -> Executor:
         return ThreadPoolExecutor(2)
@@ -95,21 +102,16 @@ def test_all_executors_compute_and_raise(where: str) -> None:
             wrong.result()
 
 
-def test_a_process_that_dies_costs_its_task() -> None:
-    with pool("processes", 2) as within:
-        futures = [within.executor.submit(*task) for task in ((abs, -1), (os._exit, 7), (abs, -2), (abs, -3))]
-        with pytest.raises(Lost, match="the process that had this task died with 7"):
-            futures[1].result()
-        assert [future.result() for future in (futures[0], *futures[2:])] == [1, 2, 3]
-
-
-def test_a_stopped_pool_ends_its_processes() -> None:
-    executor = Processes(1)
-    assert executor.submit(os.getpid).result() != os.getpid()
-    (process,) = executor._running
-    executor.shutdown(wait=False, cancel_futures=True)
-    process.join(60)
-    assert process.exitcode == -9
+@pytest.mark.parametrize("where", ["processes", "fake", *(["dask"] if find_spec("distributed") else [])], indirect=True)
+def test_a_task_apart_costs_no_worker(where: str) -> None:
+    """It is in a process that the worker owns, which has variables of its own and goes with the sweep."""
+    with pool(where, 2, apart=Apart((("SEEN", "yes"),), 30.0), alike=str) as within:
+        tasks = deque(["__import__('os')._exit(7)", *["__import__('os').environ['SEEN']"] * 3])
+        found = [value for _, value in each(within, eval, tasks)]
+        pids = {within.executor.submit(os.getpid).result() for _ in range(4)}
+    assert [type(value) for value in found].count(Lost) == 1 and found.count("yes") == 3
+    assert os.getpid() not in pids and len(pids) <= 2
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in pids) and not executors._sweeps
 
 
 def test_a_worker_that_dask_lost_costs_its_task(fake: type[Client]) -> None:
@@ -125,7 +127,7 @@ def test_a_worker_that_dask_lost_costs_its_task(fake: type[Client]) -> None:
 
 def test_what_is_no_executor_is_said(fake: type[Client], monkeypatch: pytest.MonkeyPatch) -> None:
     for where, error, says in (
-        ("dusk", InvalidProblem, "no executor 'dusk'; known are threads, processes and dask://HOST:PORT"),
+        ("dusk", InvalidProblem, "no executor 'dusk' for this; known are threads, processes and dask://HOST:PORT"),
         ("dask://there:1", DriverError, "no Dask scheduler answers at there:1: nobody there; start 'dask scheduler'"),
     ):
         with pytest.raises(error, match=says), pool(where):
@@ -136,6 +138,12 @@ def test_what_is_no_executor_is_said(fake: type[Client], monkeypatch: pytest.Mon
     monkeypatch.setattr(fake, "threads", 2)
     monkeypatch.setattr(fake, "other", ", patched")
     with pytest.raises(DriverError, match=r"worker a has sources \w+ .*, patched; needs"), pool("dask://here:1"):
+        pass
+    monkeypatch.setattr(fake, "other", "")
+    with pytest.raises(DriverError, match="worker a does 2 tasks at once; needs 1"), pool("dask://here:1", alone=True):
+        pass
+    says = "those of dask://here:1 have their own"
+    with pytest.raises(InvalidProblem, match=says), pool("dask://here:1", places=[{}]):
         pass
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(Unsupported, match=r"pip install 'baracuda-gen\[dask\]'"), pool("dask://here:1"):
@@ -221,3 +229,36 @@ def test_commands_take_an_executor(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert (report["kernels"], report["cached"], report["failed"]) == (8, cached, 0)
     shown = CliRunner().invoke(main, ["check", "ema", "--executor", "dusk"])
     assert shown.exit_code == 1 and "no executor 'dusk'" in shown.stderr
+
+
+def test_a_speedup_is_of_two_sweeps_with_empty_caches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BARACUDA_CACHE_DIR", str(tmp_path))
+    roots: list[Path] = []
+
+    def sweep(within: Pool) -> None:
+        roots.append(cache_root())
+        assert not list(cache_root().iterdir())
+        for future in [within.executor.submit(time.sleep, 0.2) for _ in range(4)]:
+            future.result()
+
+    show_speedup(sweep, "threads", 4, as_json=True)
+    shown = json.loads(capsys.readouterr().out)
+    assert [(run["workers"], run["tasks"], len(run["task_seconds"])) for run in shown["runs"]] == [(1, 4, 4), (4, 4, 4)]
+    assert shown["speedup"] > 1.5 and all(0.2 <= run["median"] <= run["longest"] for run in shown["runs"])
+    assert len({tmp_path, *roots}) == 3 and cache_root() == tmp_path and not any(root.exists() for root in roots)
+    show_speedup(sweep, "threads", 2, as_json=False)
+    assert "2 workers are" in capsys.readouterr().out
+    with pytest.raises(InvalidProblem, match="--speedup is of this machine"):
+        show_speedup(sweep, "dask://here:1", 2, as_json=False)
+
+
+@pytest.mark.parametrize("command", ["compile", "check"])
+def test_commands_show_their_speedup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    monkeypatch.setenv("BARACUDA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(f"baracuda.cli.kernels.{command}.list_kernels", lambda *a, **k: list_kernels(*a, **k)[:2])
+    options = ["--arch", "sm_80", "--layouts", "dense", "--speedup", "--jobs", "2", "--json"]
+    shown = CliRunner().invoke(main, [command, "ema", *options])
+    assert shown.exit_code == 0, shown.output
+    assert [run["workers"] for run in json.loads(shown.stdout)["runs"]] == [1, 2]

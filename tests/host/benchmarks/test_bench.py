@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv as csv_
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cache
@@ -21,13 +22,16 @@ from repository import few
 import baracuda.cli.measure.bench as commanded
 from baracuda.benchmarks import contest as contests
 from baracuda.benchmarks import peers as peer_modules
-from baracuda.benchmarks import plot, report
+from baracuda.benchmarks import plot, report, worker
 from baracuda.benchmarks.case import Case, Tensor, Traffic, cases_of, columns, sweep_of
 from baracuda.benchmarks.contest import OURS, VIEW, Measured, contest
 from baracuda.benchmarks.machine import TorchMachine
 from baracuda.benchmarks.peers import Body, Call, Maker, Tensors
 from baracuda.benchmarks.state import State, latest
 from baracuda.benchmarks.timing import Clock, spread
+from baracuda.checking import gpus
+from baracuda.checking.apart import Lost
+from baracuda.checking.executors import Pool
 from baracuda.checking.problems.problem import Problem
 from baracuda.checking.problems.subject import Subject
 from baracuda.cli.kernels.explain import Architecture
@@ -35,6 +39,7 @@ from baracuda.cli.main import main
 from baracuda.codegen.project import installed, plans_of
 from baracuda.codegen.spec.load import Loaded, load_folder
 from baracuda.runtime import ElementKind, InvalidProblem, SpecError, Unsupported
+from baracuda.runtime.devices.cuda import CudaDevice
 
 SPECS, PACKAGE = installed("baracuda.specs"), "baracuda.generated"
 HOPPER = Architecture("sm_90", "sm_90")
@@ -558,10 +563,11 @@ def invoke(*arguments: object) -> Any:
 def host(monkeypatch: pytest.MonkeyPatch) -> HostMachine:
     """The command on the host device, with the one small case of one op and NumPy as its peer."""
     machine = HostMachine({OURS: 200.0, "numpy": 300.0})
-    monkeypatch.setattr("baracuda.benchmarks.machine.TorchMachine", lambda: machine)
-    monkeypatch.setattr("baracuda.benchmarks.ceilings.ceilings", lambda machine: TOPS)
+    monkeypatch.setattr(worker, "pool", lambda *_, **__: nullcontext(Pool(ThreadPoolExecutor(1), 1)))
+    monkeypatch.setattr(worker, "machine", lambda: machine)
+    monkeypatch.setattr(worker, "limits", lambda: TOPS)
     peers = {"numpy": numpy_peer()}, {"quack": "gone"}
-    monkeypatch.setattr("baracuda.benchmarks.peers.available", lambda names: peers)
+    monkeypatch.setattr(worker, "available", lambda names: peers)
     monkeypatch.setattr(commanded, "chosen_cases", lambda *_, **__: [ROWS])
     return machine
 
@@ -583,17 +589,60 @@ def test_the_command_measures_shows_and_remembers(host: HostMachine, tmp_path: P
     assert "[1/1]" not in second.stderr
 
 
-def test_a_device_that_failed_ends_the_run(host: HostMachine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_that_failed_ends_its_process(host: HostMachine, monkeypatch: pytest.MonkeyPatch) -> None:
     def dead(machine: HostMachine) -> None:
-        raise RuntimeError("an illegal memory access\nwas encountered")
+        if host.times:  # not while it is being measured
+            raise RuntimeError("an illegal memory access\nwas encountered")
 
-    monkeypatch.setattr(HostMachine, "finish", dead)
+    ended: list[bool] = []
+    monkeypatch.setattr(worker, "retire", lambda: ended.append(True))
+    measured = worker.contest
+
+    def contest(*arguments: Any) -> list[Measured]:
+        lines = measured(*arguments)
+        monkeypatch.setattr(HostMachine, "finish", dead)
+        return lines
+
+    monkeypatch.setattr(worker, "contest", contest)
     result = invoke()
-    assert result.exit_code == 1
+    assert result.exit_code == 0 and ended == [True] and "1.50x" in result.stdout
     assert result.stderr.splitlines()[-1] == (
-        "rms_norm_backward f32 6x40: the device failed in one of the peers; exclude it with --peers"
-        " (an illegal memory access)"
+        "rms_norm_backward f32 6x40: the device failed in one of the peers (an illegal memory access);"
+        " exclude it with --peers"
     )
+
+
+def test_a_process_that_dies_costs_its_case(host: HostMachine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def dies(*_: object) -> list[Measured]:
+        raise Lost("the process that had this task died with -11")
+
+    monkeypatch.setattr(worker, "contest", dies)
+    result = invoke("--json")
+    assert result.exit_code == 1
+    (line,) = json.loads(result.stdout)
+    assert (line["us"], line["problem"]) == (None, "the process that had this task died with -11")
+
+
+def test_each_gpu_gets_a_process_and_otherwise_one_does_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[Any, ...]] = []
+
+    def pool(executor: str, jobs: int, **how: Any) -> AbstractContextManager[None]:
+        asked.append((executor, jobs, [place[gpus.VISIBLE] for place in how["places"]], how["alone"]))
+        return nullcontext()
+
+    monkeypatch.delenv(gpus.VISIBLE, raising=False)
+    monkeypatch.setattr(CudaDevice, "count", lambda: 2)
+    monkeypatch.setattr(worker, "pool", pool)
+    for which in ("all", "1", None):
+        with worker.gpus("processes", which, installed("baracuda.specs"), "baracuda.generated"):
+            pass
+    assert asked == [("processes", 1, seen, True) for seen in (["0", "1"], ["1"], [])]
+
+
+def test_times_are_of_one_kind_of_gpu(host: HostMachine, monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = iter([{"device": "Host"}, {"device": "Other"}])
+    monkeypatch.setattr(HostMachine, "facts", lambda _: next(facts))
+    assert "a worker has Other, another Host; take one kind of GPU, by --gpus" in invoke().stderr
 
 
 def test_a_page_of_state_files(tmp_path: Path) -> None:
@@ -645,6 +694,7 @@ def test_a_picture_needs_matplotlib_and_something_to_show(tmp_path: Path, monkey
 
 
 def test_what_cannot_be_measured_is_said_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "pool", lambda *_, **__: nullcontext(Pool(ThreadPoolExecutor(1), 1)))
     monkeypatch.setitem(sys.modules, "torch", None)
     for arguments, message in (
         (["softmax"], "torch is not installed; get it with 'pip install torch'"),

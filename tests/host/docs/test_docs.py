@@ -17,6 +17,7 @@ from typing import Any
 
 import click
 import pytest
+import refusals
 from jsonschema import Draft202012Validator
 from repository import ROOT, few
 
@@ -342,6 +343,12 @@ def test_the_support_matrix_is_that_of_the_specs() -> None:
             assert spec.op not in backward or spelled(only or forward) == set(backward[spec.op].dtypes)
             for op in {spec.op, backward[spec.op].op if spec.op in backward else spec.op}:
                 assert archs.split(", ") == sorted({row.sku.arch for row in kernels if row.sku.op == op})
+
+
+def test_the_table_of_refusals_is_that_of_the_tests() -> None:
+    """Each kind has some; `python tests/refusals.py` writes the page."""
+    assert refusals.PAGE.read_text(encoding="utf-8") == refusals.renewed()
+    assert {kind for kind, *_ in refusals.rows()} == set(refusals.KINDS)
 
 
 def test_the_table_of_guarantees_is_that_of_the_specs() -> None:

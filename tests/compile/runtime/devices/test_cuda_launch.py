@@ -202,6 +202,25 @@ def test_what_the_driver_cannot_see_is_refused(fake: Callable[..., int]) -> None
     assert fake("launches") == 0
 
 
+@pytest.mark.refuses("exit", "a launch in a forked child, or after the driver has shut down", "DriverError")
+@pytest.mark.refuses("exit", "a launch after a kernel has failed for good", "DriverError")
+@pytest.mark.parametrize("code", [3, 4, 700], ids=["forked", "shut down", "illegal address"])
+def test_a_driver_that_is_gone_is_said_at_each_launch(
+    fake: Callable[..., int], plan: RMSNormBackwardPlan, code: int
+) -> None:
+    """Also by a call that is remembered or bound, with the kernel; and when the driver is back, the next one works."""
+    arrays = arrays_of(plan, "cuda:0")
+    for call in (plan.run, plan.run_unchecked, lambda **arrays: plan.bind(**arrays)()):
+        call(**arrays)
+        fake("refusal", code)
+        for _ in range(2):
+            with pytest.raises(DriverError, match=rf"^kernel 'rms_norm_backward_\w+', grid .*: cuLaunch.*\({code}\)"):
+                call(**arrays)
+        fake("refusal", 0)
+        call(**arrays)
+
+
+@pytest.mark.refuses("capture", "a stream whose state the driver does not tell", "DriverError")
 def test_capture_status(fake: Callable[..., int]) -> None:
     """Only an active capture counts; a thread without a context captures nothing; an illegal query raises."""
     assert not stream_is_capturing(5)
@@ -211,6 +230,7 @@ def test_capture_status(fake: Callable[..., int]) -> None:
             stream_is_capturing(0)
 
 
+@pytest.mark.refuses("device", "one that is not there, or no driver", "DriverError")
 def test_devices_are_counted(fake: Callable[..., int], monkeypatch: pytest.MonkeyPatch) -> None:
     """A device that is not there is refused; without devices or without a driver none is available."""
     assert CudaDevice.available()
@@ -281,6 +301,8 @@ def test_a_plan_runs_where_its_arrays_are(
     assert (fake("loads"), fake("retained")) == (2 * modules, 2)
 
 
+@pytest.mark.refuses("device", "arrays on several", "InvalidProblem")
+@pytest.mark.refuses("device", "a workspace on another than the arrays", "InvalidProblem")
 def test_mixed_devices_are_refused(fake: Callable[..., int], plan: RMSNormBackwardPlan) -> None:
     """In a line that has every array and its device; nothing is loaded or started."""
     where = {"gamma": "cuda:0", "dx": "cuda:0"}
@@ -298,6 +320,7 @@ def test_mixed_devices_are_refused(fake: Callable[..., int], plan: RMSNormBackwa
     assert (fake("launches"), fake("loads"), fake("retained")) == (0, 0, 0)
 
 
+@pytest.mark.refuses("stream", "of another device than the arrays, also for a bound plan", "InvalidProblem")
 @pytest.mark.parametrize("how", ["run", "run_unchecked", "bind"])
 def test_streams_of_another_device_are_refused(
     fake: Callable[..., int], library: ctypes.CDLL, plan: RMSNormBackwardPlan, how: str
@@ -314,6 +337,7 @@ def test_streams_of_another_device_are_refused(
                 assert (seen(library)[7], seen(library)[9], current()) == (0xDE01, 0x1001, before)
 
 
+@pytest.mark.refuses("capture", "of a kernel that is not loaded yet", "DriverError")
 def test_nothing_is_loaded_while_a_graph_is_captured(fake: Callable[..., int], plan: RMSNormBackwardPlan) -> None:
     """The plan says what to do instead; once prepared it can be captured."""
     arrays = arrays_of(plan, "cuda:0")

@@ -226,6 +226,7 @@ def test_takes_arrays_of_numba() -> None:
     assert np.abs(ops.rms_norm(x, eps=1e-6).y.get() - host / exact).max() < 1e-5
 
 
+@pytest.mark.refuses("device", "arrays on several", "InvalidProblem")
 def test_refuses_mixed_devices() -> None:
     cupy = pytest.importorskip("cupy")
     plan, arrays = _small(cupy)

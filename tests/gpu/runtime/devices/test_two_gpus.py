@@ -132,6 +132,7 @@ def test_runs_on_the_device_that_is_not_current(library: Any, how: str, own_stre
             assert is_right(library, arrays), (ordinal, how)
 
 
+@pytest.mark.refuses("device", "arrays on several", "InvalidProblem")
 def test_mixed_devices_are_refused(library: Any) -> None:
     plan, arrays = a_plan(), library.arrays(1)
     arrays["gamma"] = library.arrays(0)["gamma"]
@@ -139,6 +140,7 @@ def test_mixed_devices_are_refused(library: Any) -> None:
         plan.run(**arrays)
 
 
+@pytest.mark.refuses("stream", "of another device than the arrays, also for a bound plan", "InvalidProblem")
 @pytest.mark.parametrize("how", ["run", "run_unchecked", "bind"])
 def test_streams_of_another_device_are_refused(library: Any, how: str) -> None:
     """And leave nothing behind: the next call works."""

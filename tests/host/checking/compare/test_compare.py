@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
@@ -14,22 +15,29 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from baracuda.checking import workers as crew
+from baracuda.checking import gpus
+from baracuda.checking.apart import Lost
 from baracuda.checking.compare import judge as judging
-from baracuda.checking.compare import report, run, state, torch_values
+from baracuda.checking.compare import report, state, torch_values, worker
 from baracuda.checking.compare.draw import cost, draw
 from baracuda.checking.compare.expected import values_of
 from baracuda.checking.compare.judge import Measured, Outcome, Settings, judge
+from baracuda.checking.compare.search import hardest
+from baracuda.checking.compare.worker import Setup
+from baracuda.checking.executors import Pool
+from baracuda.checking.oracles.accuracy import Accuracy
 from baracuda.checking.oracles.references import definition
+from baracuda.checking.problems.problem import Arrays
 from baracuda.checking.problems.subject import Subject
 from baracuda.checking.result_file import digest_of
 from baracuda.checking.trials.arrange import Arranged
-from baracuda.checking.trials.memory import memory_of
+from baracuda.checking.trials.memory import Memory, memory_of
 from baracuda.cli.main import main
 from baracuda.cli.prove import compare as commanded
 from baracuda.codegen.project import installed, plans_of
 from baracuda.codegen.spec.load import Loaded, load_folder
 from baracuda.runtime import ElementKind, InvalidProblem, Unsupported
+from baracuda.runtime.devices.cuda import CudaDevice
 
 SPECS, PACKAGE = installed("baracuda.specs"), "baracuda.generated"
 SETTINGS = Settings(0, "host", 1 << 10, 3)
@@ -133,6 +141,43 @@ def invoke(*arguments: object) -> Result:
     return CliRunner().invoke(main, ["compare", *map(str, arguments)], catch_exceptions=False)
 
 
+def test_a_page_of_a_search_lists_loose_bounds(tmp_path: Path) -> None:
+    path, tight = tmp_path / "state.jsonl", replace(FINE, op="sdpa")
+    loose = replace(FINE, outputs={"y": Measured(0.049, 1e-9, 1e-9), "z": Measured(0.0, 0.0, 0.0)})
+    for settings in (SETTINGS, replace(SETTINGS, search=5)):
+        for outcome in (loose, tight):
+            state.State(path, settings, "texts").add(outcome)
+        listed = "less than 0.05 in use: `softmax` y in f32 for sm_80.\n" in report.markdown([path])
+        assert listed == (settings.search > 0)
+    assert report.replay(loose, settings).endswith(" --repeats 3 --search 5")
+
+
+class Sloped:
+    """A trial that errs by its sum, in units of a bound of 4, and cannot run where a number is beyond 3."""
+
+    def __init__(self, inputs: Arrays) -> None:
+        self.inputs = inputs
+
+    def measure(self, memory: Memory) -> dict[str, Accuracy]:
+        if (self.inputs["x"] > 3).any():
+            raise RuntimeError("no launch")
+        return {"y": Accuracy(0.0, float(np.float64(self.inputs["x"]).sum()) / 4, 0.0)}
+
+
+def test_a_search_climbs_within_what_was_drawn() -> None:
+    memory, inputs = memory_of("host"), {"x": np.array([0.1, 0.5, 0.2, 0.4], np.float16), "n": np.arange(4)}
+    made: Any = Sloped
+    found: Any = hardest(made, inputs, 200, 0, memory)
+    assert 1.9 < found.inputs["x"].sum() <= 2.0 and found.inputs["x"].dtype == np.float16
+    assert (inputs["x"].sum() < 1.3) and found.inputs["n"] is inputs["n"]
+    again: Any = hardest(made, inputs, 200, 0, memory)
+    assert (again.inputs["x"] == found.inputs["x"]).all()
+    beyond: Any = hardest(made, {"x": np.array([0.1, 2.0, 1.0])}, 200, 0, memory)
+    assert 4 < beyond.inputs["x"].sum() < 6  # it ends at the first
+    raising: Any = hardest(made, {"x": np.array([9.0, 1.0])}, 200, 0, memory)
+    assert (raising.inputs["x"] == [9.0, 1.0]).all()
+
+
 def test_the_report_command(tmp_path: Path) -> None:
     path, page = tmp_path / "state.jsonl", tmp_path / "page.md"
     state.State(path, SETTINGS, "texts").add(FINE)
@@ -149,30 +194,46 @@ def test_torch_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         torch_values.torch_module()
 
 
-_WORKER = """
-import json, sys
-sys.stdin.readline()
-print("{}", flush=True)
-for line in sys.stdin:
-    given = json.loads(line)
-    if given["index"] == 1:
-        sys.exit("out of order")
-    print(json.dumps({**given, "outputs": {}, "fatal": given["index"] == 2}), flush=True)
-"""
+def judge_of(setup: Setup) -> Callable[[str, int], Outcome]:
+    """A judge that dies of problem 1 and whose device fails in problem 2."""
+
+    def judge(op: str, index: int) -> Outcome:
+        if index == 1:
+            raise Lost("the process that had this task died with 7; it said 'out of order'")
+        return Outcome(op, index, "f32", **SHOWN, failure="no more" * (index == 2), fatal=index == 2)
+
+    return judge
 
 
 def test_a_process_that_dies_fails_its_problem_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = tmp_path / "worker.py"
-    script.write_text(_WORKER)
-    monkeypatch.setattr(crew, "_command", lambda _: [sys.executable, str(script)])
-    found: list[Outcome] = []
-    run.run([("op", index) for index in range(5)], {}, 2, found.append, {})
-    assert sorted(outcome.index for outcome in found) == [0, 1, 2, 3, 4]
-    (failed,) = (outcome for outcome in found if outcome.failure)
-    assert failed.index == 1 and "out of order" in failed.failure
-    monkeypatch.setattr(crew, "_command", lambda _: [sys.executable, "-c", "raise SystemExit('no way')"])
-    with pytest.raises(InvalidProblem, match="no way"):
-        run.run([("op", 0)], {}, 1, found.append, {})
+    ended: list[bool] = []
+    monkeypatch.setattr(worker, "judge_of", judge_of)
+    monkeypatch.setattr(worker, "retire", lambda: ended.append(True))
+    monkeypatch.setattr(commanded, "torch_module", lambda: None)
+    monkeypatch.setattr(commanded, "pool", lambda *_, **__: nullcontext(Pool(ThreadPoolExecutor(1), 1)))
+    shown = invoke("softmax", "--count", 5, "--device", "host", "--state", tmp_path / "s.jsonl", "--json")
+    assert shown.exit_code == 1 and ended == [True]
+    found = [outcome for *_, outcome in state.lines([tmp_path / "s.jsonl"])]
+    assert [outcome.index for outcome in found] == [0, 1, 2, 3, 4]
+    assert [outcome.failure[-14:] for outcome in found] == ["", "'out of order'", "no more", "", ""]
+
+
+def test_each_gpu_gets_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def pool(executor: str, jobs: int | None, **how: Any) -> AbstractContextManager[Pool]:
+        asked.append(how)
+        return nullcontext(Pool(ThreadPoolExecutor(1), 1))
+
+    monkeypatch.delenv(gpus.VISIBLE, raising=False)
+    monkeypatch.setattr(CudaDevice, "count", lambda: 3)
+    monkeypatch.setattr(commanded, "torch_module", lambda: None)
+    monkeypatch.setattr(commanded, "pool", pool)
+    monkeypatch.setattr(commanded, "judged", lambda setup, key: Outcome(*key, element="f32", **SHOWN))
+    for options, seen in ((("--gpus", "all"), ["0", "1", "2"]), (("--gpus", "2,0"), ["2", "0"]), ((), [])):
+        assert invoke("softmax", "--count", 1, "--device", "cuda", *options).exit_code == 0
+        assert [place[gpus.VISIBLE] for place in asked[-1]["places"]] == seen
+    assert "--gpus all is for --device cuda, not host" in invoke("softmax", "--device", "host", "--gpus", "all").stderr
 
 
 def test_shards_are_parts_of_one_whole() -> None:
@@ -190,6 +251,13 @@ def test_shards_are_parts_of_one_whole() -> None:
 def judged(op: str, index: int, settings: Settings = SETTINGS) -> Outcome:
     pytest.importorskip("torch")
     return judge(subject(op), index, settings, memory_of("host"), "cpu")
+
+
+@pytest.mark.frontends
+def test_a_search_finds_larger_errors_of_the_same_problem() -> None:
+    before, after = (judged("rms_norm", 0, replace(SETTINGS, search=steps)) for steps in (0, 30))
+    assert not after.failure and before.descriptor == after.descriptor
+    assert before.outputs["y"].ratio < after.outputs["y"].ratio <= 1
 
 
 @pytest.mark.frontends
@@ -252,7 +320,7 @@ def test_an_exception_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.frontends
 def test_the_command_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
-    monkeypatch.setattr(commanded, "_against", lambda *_: "texts")  # which may be edited meanwhile
+    monkeypatch.setattr(commanded, "against", lambda *_: "texts")  # which may be edited meanwhile
     kept = tmp_path / "state.jsonl"
     command = ["softmax", "--device", "host", "--limit", 1 << 10, "--jobs", 1, "--state", kept, "--json"]
     first = invoke(*command, "--count", 2)

@@ -8,6 +8,8 @@ import re
 import subprocess
 import sys
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -18,7 +20,9 @@ from click.testing import CliRunner
 from pydantic import Field
 from repository import ROOT
 
-from baracuda.checking.fuzz import watch
+from baracuda.checking.apart import Lost
+from baracuda.checking.executors import Pool
+from baracuda.checking.fuzz import watch, worker
 from baracuda.checking.fuzz.draw import places, specs
 from baracuda.checking.fuzz.draw.mutate import change, garble
 from baracuda.checking.fuzz.draw.payloads import MARK, value
@@ -33,8 +37,8 @@ from baracuda.checking.fuzz.targets.entries import Entries
 from baracuda.checking.fuzz.targets.listing import List
 from baracuda.checking.fuzz.targets.target import Generate, Read
 from baracuda.checking.fuzz.verdict import ACCEPTED, FAILED, REFUSED, Fault, Verdict, refusal
-from baracuda.checking.workers import Answer, Crew, Question
 from baracuda.cli.main import main
+from baracuda.cli.prove import fuzz as command
 from baracuda.codegen.families.row.spec import RowSpec
 from baracuda.codegen.project import installed
 from baracuda.codegen.spec.family import families
@@ -147,7 +151,9 @@ _IN_A_PROCESS = """
 from host.checking.fuzz.test_fuzz import Planted
 from dataclasses import replace
 from pathlib import Path
-from baracuda.checking.fuzz import watch
+from baracuda.checking.apart import Lost
+from baracuda.checking.executors import Pool
+from baracuda.checking.fuzz import watch, worker
 import json, dataclasses
 folder = Path({folder!r}); folder.mkdir()
 watch.install()
@@ -292,43 +298,7 @@ def test_every_target_is_described_and_has_its_share() -> None:
     assert int(2000 * SHARES["execute"]) == 50 and int(2000 * SHARES["calls"]) == 500
 
 
-# Crews, states and the command
-
-_WORKER = """
-import json, os, sys
-json.loads(sys.stdin.readline())
-print("{}", flush=True)
-for line in sys.stdin:
-    n = json.loads(line)["n"]
-    if n == 3:
-        print("a last word", file=sys.stderr, flush=True)
-        os._exit(7)
-    if n == 5:
-        import time; time.sleep(60)
-    print(json.dumps({"square": n * n}), flush=True)
-"""
-
-
-@pytest.mark.parametrize("workers", [1, 3])
-def test_a_process_that_dies_fails_its_question_only(tmp_path: Path, workers: int) -> None:
-    (tmp_path / "squares.py").write_text(_WORKER)
-    answers: dict[int, Answer | str] = {}
-
-    def report(question: Question, answer: Answer | None, death: str) -> bool:
-        answers[question["n"]] = answer or death
-        return answer is not None
-
-    around = {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
-    Crew("squares", {}, report, around, patience=1.0).work(({"n": n} for n in range(8)), workers)
-    assert sorted(answers) == list(range(8))
-    assert answers[4] == {"square": 16}
-    assert answers[3] == "the process died with 7; it said 'a last word'"
-    assert str(answers[5]).startswith("the process died with -9")
-
-
-def test_a_crew_that_does_not_start_says_so() -> None:
-    with pytest.raises(InvalidProblem, match="did not start"):
-        Crew("no_such_module", {}, lambda *_: True).work([{"n": 1}], 1)
+# States and the command
 
 
 def test_a_state_goes_on_where_it_stopped(tmp_path: Path) -> None:
@@ -336,7 +306,7 @@ def test_a_state_goes_on_where_it_stopped(tmp_path: Path) -> None:
     state = State(path, 5, "texts")
     for index in (0, 1, 2, 9):
         state.add(Verdict("read", index, FAILED if index == 2 else REFUSED, "why", 0.25, 3.0))
-    state.flush()
+    state.close()
     with path.open("a") as file:
         file.write('{"torn')
     known = State(path, 5, "texts")
@@ -360,6 +330,38 @@ def test_the_command_tells_counts_and_single_cases(tmp_path: Path) -> None:
     assert "| specs, read and validated | 4 | " in CliRunner().invoke(main, ["fuzz", "--report", state]).stdout
     unknown = CliRunner().invoke(main, ["fuzz", "raed"])
     assert unknown.exit_code == 1 and "did you mean 'read'?" in unknown.output
+
+
+@pytest.mark.parametrize("error", [InvalidProblem("KeyError: 'gone'"), Lost("the process died with 7")])
+def test_a_target_that_cannot_be_set_up_ends_the_run_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """In one line, before any case that could be blamed for it; whether it raises or its process dies."""
+
+    def breaks(_seed: int, name: str) -> None:
+        if name == "tables":
+            raise error
+
+    monkeypatch.setattr(command, "ready", breaks)
+    monkeypatch.setattr(command, "judged", lambda *_: pytest.fail("no case says anything"))
+    monkeypatch.setattr(command, "pool", lambda *_, **__: nullcontext(Pool(ThreadPoolExecutor(1), 1)))
+    state = tmp_path / "state.jsonl"
+    done = CliRunner().invoke(main, ["fuzz", "read", "tables", "--count", "500", "--state", str(state)])
+    before = "the target 'tables' cannot be set up: " if isinstance(error, Lost) else ""
+    assert (done.exit_code, done.stderr, state.exists()) == (1, f"{before}{error}\n", False)
+
+
+def test_what_a_target_raises_when_it_is_set_up_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(target: Target) -> None:
+        raise KeyError("gone")
+
+    monkeypatch.setattr(Read, "prepare", gone)
+    monkeypatch.setattr(watch, "install", lambda: None)  # it would stay
+    monkeypatch.setattr(worker.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("BARACUDA_CACHE_DIR", "")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidProblem, match=r"^the target 'read' cannot be set up: KeyError: .*gone"):
+        worker.ready(0, "read")
 
 
 # What CI installs

@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -19,7 +20,9 @@ import pytest
 from click.testing import CliRunner
 from repository import ROOT
 
-from baracuda.checking.mutation import verdict
+from baracuda.checking.apart import Lost
+from baracuda.checking.executors import Pool
+from baracuda.checking.mutation import verdict, worker
 from baracuda.checking.mutation.mutants import (
     kernels,
     name_operators,
@@ -36,11 +39,11 @@ from baracuda.checking.mutation.mutants.scopes import definitions, reached
 from baracuda.checking.mutation.mutants.targets import pasted, reached_by, representatives
 from baracuda.checking.mutation.mutants.tokens import tokenize
 from baracuda.checking.mutation.report import Report
-from baracuda.checking.mutation.run import jobs_of
 from baracuda.checking.mutation.sample import sample, shard
 from baracuda.checking.mutation.state import State
 from baracuda.checking.mutation.survivors import Declared, declared, unused
-from baracuda.checking.mutation.worker import Outcome
+from baracuda.checking.mutation.verdict import Outcome
+from baracuda.checking.mutation.worker import Job, jobs_of, run
 from baracuda.checking.oracles.memo import memo, memoized
 from baracuda.checking.problems.subject import Subject
 from baracuda.cli.main import main
@@ -351,6 +354,33 @@ def test_samples_and_shards() -> None:
     assert {(m.op, m.target) == (job.op, job.target) for job in jobs for m in job.mutants} == {True}
 
 
+def test_a_job_that_takes_long_gives_what_it_has_and_a_lost_one_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [mutant(number, op, "c") for number in range(3) for op in "abd"]
+    asked: list[tuple[str, int]] = []
+
+    def judge(job: Job) -> list[Outcome]:
+        asked.append((job.op, len(job.mutants)))
+        if job.op == "b":
+            raise Lost("the process that had this task died with -9")
+        return [outcome(one, verdict.KILLED) for one in job.mutants[:2]]
+
+    monkeypatch.setattr(worker, "judge", judge)
+    reported: list[Outcome] = []
+    with pytest.raises(InvalidProblem, match=r"of b was not judged to the end: the process .* died with -9"):
+        run(found, Pool(ThreadPoolExecutor(1), 1), reported.append)
+    assert asked == [("a", 3), ("a", 1), ("b", 3), ("d", 3), ("d", 1)]
+    assert {one.id for one in reported} == {one.id for one in found if one.op != "b"} and len(reported) == 6
+
+
+def test_a_job_ends_after_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = tuple(mutant(number, "a", "c") for number in range(3))
+    monkeypatch.setattr(worker, "_judged", lambda job, one: verdict.Verdict(verdict.KILLED, one.id))
+    job = Job("a", found[0].target, found)
+    assert [one.verdict.stage for one in worker.judge(job)] == [one.id for one in found]
+    monkeypatch.setattr(worker, "_AT_ONCE", -1.0)
+    assert [one.id for one in worker.judge(job)] == [found[0].id]
+
+
 def test_a_mutant_that_crashes_or_hangs_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     def crash() -> Any:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -415,7 +445,7 @@ def test_a_run_that_was_interrupted_continues(tmp_path: Path, monkeypatch: pytes
         add(of, one)
         raise OSError("no room")
 
-    def run(rest: list[Mutant], variables: object, workers: int, report: Callable[[Outcome], None], _: object) -> None:
+    def run(rest: list[Mutant], within: Pool, report: Callable[[Outcome], None]) -> None:
         for one in rest:
             left.append(one.id)
             report(outcome(one, verdict.KILLED))

@@ -6,20 +6,22 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from repository import ROOT
 
+from baracuda.checking.apart import Lost
+from baracuda.checking.executors import PROCESSES, Pool
 from baracuda.checking.mutation import tree_run, tree_trial
 from baracuda.checking.mutation.stages import Stage
 from baracuda.checking.mutation.table import Defect, Edit
 from baracuda.checking.mutation.table_report import TableReport
 from baracuda.checking.mutation.tree_run import Tree, judge, run
 from baracuda.checking.mutation.tree_trial import Question, cases, objections
-from baracuda.checking.mutation.verdict import KILLED, SAME, STILLBORN, SURVIVED, Verdict
-from baracuda.checking.mutation.worker import Outcome
+from baracuda.checking.mutation.verdict import KILLED, SAME, STILLBORN, SURVIVED, Outcome, Verdict
 from baracuda.checking.variables import SAMPLE
 from baracuda.cli.prove import mutate_table as command
 from baracuda.runtime import CompileError, InvalidProblem
@@ -192,8 +194,10 @@ def test_unchanged_ops_come_first_and_known_ones_not_again(monkeypatch: pytest.M
         calls.append(op)
         return Verdict(KILLED, f"{op} x\n{op} y", "z")
 
-    def judged(one: Defect, root: Path, variables: object, without: list[str]) -> Verdict:
+    def judged(one: Defect, root: Path, variables: object, without: tuple[str, ...]) -> Verdict:
         calls.append((one.id, without))
+        if one.id == "lost":
+            raise Lost("the process that had this task died with -9")
         return Verdict(SURVIVED)
 
     monkeypatch.setattr(tree_run, "unchanged", unchanged)
@@ -201,9 +205,12 @@ def test_unchanged_ops_come_first_and_known_ones_not_again(monkeypatch: pytest.M
     known = {"alibi": Outcome("alibi", Verdict(KILLED, "alibi a", "b"), 1.0)}
     reported: list[Outcome] = []
     two = [defect("one", ops=("alibi", "repeat")), defect("two", ops=("alibi",))]
-    run(two, ROOT, {}, 1, known, reported.append)
-    assert calls == ["repeat", ("one", ["alibi a", "repeat x", "repeat y"]), ("two", ["alibi a"])]
+    run(two, Pool(ThreadPoolExecutor(1), 1), known, reported.append)
+    assert calls == ["repeat", ("one", ("alibi a", "repeat x", "repeat y")), ("two", ("alibi a",))]
     assert [outcome.id for outcome in reported] == ["repeat", "one", "two"]
+    with pytest.raises(InvalidProblem, match=r"^lost was not judged: the process that had this task died with -9$"):
+        run([defect("lost"), defect("three")], Pool(ThreadPoolExecutor(1), 1), known, reported.append)
+    assert [outcome.id for outcome in reported[3:]] == ["three"]
 
 
 def outcomes(**verdicts: Verdict) -> dict[str, Outcome]:
@@ -239,16 +246,15 @@ def test_the_command_resumes_and_names_what_the_table_lacks(
     (tmp_path / "row.yaml").write_text(ENTRY + ENTRY.replace("id: a", "id: f"))
     asked: list[list[str]] = []
 
-    def judged(defects: list[Defect], root: Path, *rest: object) -> None:
+    def judged(defects: list[Defect], within: Pool, known: object, report: Callable[[Outcome], None]) -> None:
         asked.append([one.id for one in defects])
-        assert root == ROOT
-        report = rest[-1]
         for one in defects:
-            report(Outcome(one.id, Verdict(KILLED if one.id == "a" else SURVIVED, "test x[y]"), 1.0))  # type: ignore[operator]
+            report(Outcome(one.id, Verdict(KILLED if one.id == "a" else SURVIVED, "test x[y]"), 1.0))
 
     def mutate(only: list[str], strata: list[str] = [], at_least: float = 50) -> bool:  # noqa: B006
         state, out = tmp_path / "state", tmp_path / "report.md"
-        return command.mutate_table(tmp_path, ["alibi"], strata, only, state, None, at_least, out, as_json=True)
+        where = state, PROCESSES, None
+        return command.mutate_table(tmp_path, ["alibi"], strata, only, *where, at_least, out, as_json=True)
 
     monkeypatch.setattr(command, "run", judged)
     assert mutate(["a"]) and mutate([]) and not mutate([], at_least=51)

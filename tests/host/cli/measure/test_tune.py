@@ -7,6 +7,8 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -19,11 +21,12 @@ from host.host_machine import HostMachine
 
 import baracuda.benchmarks.candidates as candidates_module
 import baracuda.cli.measure.tune as commanded
-from baracuda.benchmarks import tuning
+from baracuda.benchmarks import tuning, worker
 from baracuda.benchmarks.candidates import candidates
 from baracuda.benchmarks.case import Case, cases_of, sweep_of
 from baracuda.benchmarks.contest import OURS, Measured
 from baracuda.benchmarks.tuning import Trial, decided, groups, objection, tried, winner
+from baracuda.checking.executors import Pool
 from baracuda.checking.problems.subject import Subject
 from baracuda.cli.main import main
 from baracuda.codegen.project import installed, plans_of
@@ -196,11 +199,17 @@ def test_a_table_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyt
 # ------------------------------------------------------------------------------------------------------------- command
 
 
+def here(*_: object, **__: object) -> AbstractContextManager[Pool]:
+    """A pool of this process."""
+    return nullcontext(Pool(ThreadPoolExecutor(1), 1))
+
+
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> HostMachine:
     """The command on the host device, with one small case of attention, where the block wins."""
     made = HostMachine({OURS: 300.0, BLOCK: 200.0})
-    monkeypatch.setattr("baracuda.benchmarks.machine.TorchMachine", lambda: made)
+    monkeypatch.setattr(worker, "pool", here)
+    monkeypatch.setattr(worker, "machine", lambda: made)
     monkeypatch.setattr(commanded, "chosen_cases", lambda *_, **__: [attention()])
     return made
 
@@ -281,6 +290,7 @@ def test_cases_of_other_types_and_sweeps() -> None:
 
 
 def test_what_cannot_be_tuned_is_said_in_a_line(monkeypatch: pytest.MonkeyPatch, specs: Path) -> None:
+    monkeypatch.setattr(worker, "pool", here)
     monkeypatch.setitem(sys.modules, "torch", None)
     for arguments, message in (
         (["sdpa"], "torch is not installed; get it with 'pip install torch'"),

@@ -65,6 +65,7 @@ def test_streams_of_the_libraries_are_recognised():
     assert raw_stream(old_torch(), ()) == 99
 
 
+@pytest.mark.refuses("stream", "no stream: a word, a float, a bool, below 0, a broken protocol", "InvalidProblem")
 @pytest.mark.parametrize(
     ("stream", "message"),
     [
@@ -104,6 +105,7 @@ def test_host_and_libraryless_arrays_use_the_default_stream(libraries):
     assert raw_stream(None, [on("cuda:0", object())]) == 0
 
 
+@pytest.mark.refuses("stream", "none given, and arrays of two libraries whose current streams differ", "InvalidProblem")
 def test_libraries_that_disagree_are_not_guessed_at(libraries, monkeypatch):
     """Arrays of two libraries on different current streams would race, so the caller must choose."""
     mixed = [on("cuda:0", Tensor()), on("cuda:0", Array())]

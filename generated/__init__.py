@@ -50,6 +50,8 @@ _CLASSES = {
     "elementwise.unary_backward": "UnaryBackwardDescriptor UnaryBackwardPlan",
     "loss.cross_entropy": "CrossEntropyDescriptor CrossEntropyPlan",
     "loss.cross_entropy_backward": "CrossEntropyBackwardDescriptor CrossEntropyBackwardPlan",
+    "loss.linear_cross_entropy": "LinearCrossEntropyDescriptor LinearCrossEntropyPlan",
+    "loss.linear_cross_entropy_backward": "LinearCrossEntropyBackwardDescriptor LinearCrossEntropyBackwardPlan",
     "loss.reduced_loss": "ReducedLossDescriptor ReducedLossPlan",
     "loss.reduced_loss_backward": "ReducedLossBackwardDescriptor ReducedLossBackwardPlan",
     "matrix.baddbmm": "BaddbmmDescriptor BaddbmmPlan",
@@ -153,6 +155,8 @@ if TYPE_CHECKING:
     from .elementwise.unary_backward import *
     from .loss.cross_entropy import *
     from .loss.cross_entropy_backward import *
+    from .loss.linear_cross_entropy import *
+    from .loss.linear_cross_entropy_backward import *
     from .loss.reduced_loss import *
     from .loss.reduced_loss_backward import *
     from .matrix.baddbmm import *

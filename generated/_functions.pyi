@@ -268,6 +268,21 @@ def linear_backward(dy: rt.Array, x: rt.Array, w: rt.Array, bias: rt.Array = Non
     """Gradients of linear with respect to x and w and bias. See `LinearBackwardPlan.run`,
     `LinearBackwardDescriptor`."""
 
+_linear_cross_entropy = NamedTuple("_linear_cross_entropy", [("loss", Any), ("lse", Any)])
+def linear_cross_entropy(x: rt.Array, w: rt.Array, target: rt.Array, *, ignore_index: int = -100,
+                         smoothing: float = 0.0, z_weight: float = 0.0, chunk: int = 512, loss: rt.Array = None,
+                         lse: rt.Array = None, stream: rt.Stream = None) -> _linear_cross_entropy:
+    """Cross entropy of a linear layer's results and the numbers of classes, without all of these results in memory.
+    See `LinearCrossEntropyPlan.run`, `LinearCrossEntropyDescriptor`."""
+
+_linear_cross_entropy_backward = NamedTuple("_linear_cross_entropy_backward", [("dx", Any), ("dw", Any)])
+def linear_cross_entropy_backward(dloss: rt.Array, x: rt.Array, w: rt.Array, target: rt.Array, lse: rt.Array, *,
+                                  ignore_index: int = -100, smoothing: float = 0.0, z_weight: float = 0.0,
+                                  chunk: int = 512, dx: rt.Array = None, dw: rt.Array = None,
+                                  stream: rt.Stream = None) -> _linear_cross_entropy_backward:
+    """Gradients of linear_cross_entropy with respect to x and w. See `LinearCrossEntropyBackwardPlan.run`,
+    `LinearCrossEntropyBackwardDescriptor`."""
+
 def lion(p: rt.Array, g: rt.Array, m: rt.Array, lr: rt.Array, *, beta1: float = 0.9, beta2: float = 0.99,
          weight_decay: float = 0.0, stream: rt.Stream = None) -> Any:
     """Lion on lists of arrays: the sign of an average of gradients, with decoupled weight decay. See `LionPlan.run`,

@@ -135,7 +135,7 @@ FAMILY = MatmulFamily(
     rules=(
         *(*FIRST, map_rules.dims, rules.sizes, everywhere.conditions, map_rules.own_memory, map_rules.tensors),
         *(kinds.table, *(kinds.each(rule) for rule in PROGRAM), *READ, *LAST),
-        *(kinds.each(rules.program), rules.aliasing, kinds.each(rules.contradictions), kinds.sorts),
+        *(rules.chunks, kinds.each(rules.program), rules.aliasing, kinds.each(rules.contradictions), kinds.sorts),
         everywhere.cases,
     ),
     lower=lower_matmul,
@@ -145,5 +145,5 @@ FAMILY = MatmulFamily(
     declares=declares,
     declarations={"MapPass": frozenset(), "MatmulPass": frozenset()},
     descriptor=MapDescriptor,
-    formulas=frozenset({"_dims"}),
+    formulas=frozenset({"_dims", "_chunks"}),
 )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from ...errors import InvalidProblem
 from ...plans.descriptor import Descriptor
@@ -33,6 +33,7 @@ class MapDescriptor(Descriptor):
     __slots__ = ()
     _dims: ClassVar[dict[str, str]]  # dim -> what gives its extents: a field, or an expression over fields
     _axes: ClassVar[dict[str, str]] = {}  # dim -> the axes of its shape that it is, or "rest": dims that share it out
+    _chunks: ClassVar[dict[str, str]] = {}  # a dim of which passes take so much at once, an expression over fields
     _space: ClassVar[tuple[Group, ...]] = ()  # row-major; the dims of one group are interleaved axis by axis
 
     def _check_extents(self) -> None:
@@ -49,6 +50,13 @@ class MapDescriptor(Descriptor):
         if dim in self._axes:
             return tuple(extents[axis] for axis in self._shares[dim])
         return extents if isinstance(extents, tuple) else (extents,)
+
+    def _chunks_of(self, dim: str) -> Iterator[tuple[int, Self]]:
+        """The chunks of a dim: where each begins, and the problem with no more of the dim than that."""
+        field = self._dims[dim]
+        size, most = getattr(self, field), max(1, self._value_of(self._chunks[dim]))
+        for first in range(0, max(1, size), most):
+            yield first, replace(self, **{field: min(most, size - first)})
 
     @property
     def _shares(self) -> dict[str, tuple[int, ...]]:

@@ -87,7 +87,6 @@ class MatmulPlan(PassedPlan[M]):
 
     LAYOUTS: ClassVar[tuple[str, ...]] = tuple(_LAYOUTS)
     LAYOUTS_OF_PASSES: ClassVar[tuple[str, ...]] = tuple(dict.fromkeys((*_LAYOUTS, *MapPlan.LAYOUTS)))
-    AXES: ClassVar[dict[str, tuple[Group, ...]]] = {}  # argument -> the dims that its axes run along
     FACTORS: ClassVar[tuple[str, str]] = ("", "")  # the left and the right one
     DIMS: ClassVar[Mapping[str, str]] = {}  # "batch", "rows", "columns", "depth" -> dim; there may be no batch
     SIZES: ClassVar[tuple[str, ...]] = ()  # dims whose size the program reads

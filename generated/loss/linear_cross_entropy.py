@@ -42,7 +42,7 @@ class LinearCrossEntropyPlan(rt.MatmulPlan[LinearCrossEntropyDescriptor]):
         rt.Argument("loss", "out", "array", dtypes=("acc",), doc="loss of each token"),
         rt.Argument("lse", "out", "array", dtypes=("acc",), doc="logarithm of the sum of each token's exponentials"),
     )
-    RUNGS = ("deterministic", "bit_stable_on_same_hardware")
+    RUNGS = ("deterministic", "bit_stable_on_same_hardware", "batch_invariant")
     EXTENTS = (rt.Extent("tokens", "x", axis=0), rt.Extent("features", "x", axis=1), rt.Extent("classes", "w", axis=0))
     AXES = rt.table(
         x=(("token",), ("depth",)), w=(("col",), ("depth",)), target=(("token",),), loss=(("token",),),

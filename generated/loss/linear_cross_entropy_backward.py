@@ -46,7 +46,10 @@ class LinearCrossEntropyBackwardPlan(rt.MatmulPlan[LinearCrossEntropyBackwardDes
         rt.Argument("dx", "out", "array", doc="gradient with respect to x"),
         rt.Argument("dw", "out", "array", doc="gradient with respect to w"),
     )
-    RUNGS = ("deterministic", "bit_stable_on_same_hardware")
+    PROMISES = rt.table(
+        dx=("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
+        dw=("deterministic", "bit_stable_on_same_hardware"),
+    )
     EXTENTS = (
         rt.Extent("tokens", "dloss", axis=0),
         rt.Extent("features", "x", axis=1),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from typing import ClassVar, Self
 
@@ -51,12 +51,20 @@ class MapDescriptor(Descriptor):
             return tuple(extents[axis] for axis in self._shares[dim])
         return extents if isinstance(extents, tuple) else (extents,)
 
-    def _chunks_of(self, dim: str) -> Iterator[tuple[int, Self]]:
+    def _in_chunks(self, dim: str) -> Iterator[tuple[int, Self]]:
         """The chunks of a dim: where each begins, and the problem with no more of the dim than that."""
-        field = self._dims[dim]
-        size, most = getattr(self, field), max(1, self._value_of(self._chunks[dim]))
+        size, most = getattr(self, self._dims[dim]), self._chunk_of(dim)
         for first in range(0, max(1, size), most):
-            yield first, replace(self, **{field: min(most, size - first)})
+            yield first, self._with(dim, min(most, size - first))
+
+    def _chunk_of(self, dim: str) -> int:
+        """How much of a dim is a chunk."""
+        most: int = self._value_of(self._chunks[dim])
+        return max(1, most)
+
+    def _with(self, dim: str, size: int) -> Self:
+        """The problem with so much of a dim that is a field."""
+        return type(self)(**vars(self) | {self._dims[dim]: size})
 
     @property
     def _shares(self) -> dict[str, tuple[int, ...]]:

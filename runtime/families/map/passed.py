@@ -58,11 +58,11 @@ class PassedPlan(Plan[M]):
     def __init__(self, descriptor: M, row: Registered, layouts: frozenset[str]) -> None:
         super().__init__(descriptor, row, layouts)
         plans: dict[Any, PassedPlan[M]] = {}
-        self._steps: list[tuple[PassedPlan[M], int]] = []  # in the order of their launches, and where a chunk begins
+        self._sequence: list[tuple[PassedPlan[M], int]] = []  # in the order of their launches, and where a chunk begins
         for of, problem, first in self._steps_of(descriptor):
             if (of, problem) not in plans:
                 plans[of, problem] = of(problem, *of.within(problem, row, layouts))
-            self._steps.append((plans[of, problem], first))
+            self._sequence.append((plans[of, problem], first))
         self._passes = [*plans.values()]
 
     @classmethod
@@ -84,7 +84,7 @@ class PassedPlan(Plan[M]):
         for loop, run in groupby(cls._pass_plans(descriptor), lambda of: of.LOOP):
             passes = [*run]
             (chunked,) = descriptor._chunks if loop else ("",)
-            for first, problem in descriptor._chunks_of(chunked) if loop else ((0, descriptor),):
+            for first, problem in descriptor._in_chunks(chunked) if loop else ((0, descriptor),):
                 yield from ((of, problem, first) for of in passes)
 
     @classmethod
@@ -146,7 +146,7 @@ class PassedPlan(Plan[M]):
     def _depth_in_passes(self, dims: Collection[str], count: int) -> float:
         """The most roundings of a term in any pass that sums over `dims`; 0 if none does."""
         depths = [of.depth_of(dims, count) for of in self._passes if {*of.SUMMED} == {*dims}]
-        chunks = {first for of, first in self._steps if of.LOOP} if {*dims} & {*self.descriptor._chunks} else ()
+        chunks = {first for of, first in self._sequence if of.LOOP} if {*dims} & {*self.descriptor._chunks} else ()
         return max(depths, default=0) + (len(chunks) if depths else 0)
 
     @classmethod
@@ -186,8 +186,9 @@ class PassedPlan(Plan[M]):
         for name, (size, shape, element) in self._handed_over(self.descriptor).items():
             known[name] = TensorView(workspace, shape, contiguous_strides(shape), element, device, False, None, None)
             workspace += rounded(size)
-        local = {n for of, _ in self._steps if of.LOOP for n, a in of.ARGUMENTS.items() if a.written} - {*self.ARGUMENTS}
-        return [x for of, first in self._steps for x in of._launches(of._views_of(known, first, local), workspace)]
+        loops = [of.ARGUMENTS.items() for of in self._passes if of.LOOP]
+        local = {name for items in loops for name, argument in items if argument.written} - self.ARGUMENTS.keys()
+        return [x for of, first in self._sequence for x in of._launches(of._views_of(known, first, local), workspace)]
 
     def _views_of(self, views: Views, first: int, local: Collection[str]) -> Views:
         """The arguments of a pass among those of all: of its chunk, which begins at `first`; `local` ones are of one."""

@@ -57,6 +57,8 @@ _CLASSES = {
     "matrix.baddbmm": "BaddbmmDescriptor BaddbmmPlan",
     "matrix.dense_gemm": "DenseGemmDescriptor DenseGemmPlan",
     "matrix.dense_gemm_backward": "DenseGemmBackwardDescriptor DenseGemmBackwardPlan",
+    "matrix.int4_linear": "Int4LinearDescriptor Int4LinearPlan",
+    "matrix.int4_linear_backward": "Int4LinearBackwardDescriptor Int4LinearBackwardPlan",
     "matrix.linear": "LinearDescriptor LinearPlan",
     "matrix.linear_backward": "LinearBackwardDescriptor LinearBackwardPlan",
     "normalization.batch_norm": "BatchNormDescriptor BatchNormPlan",
@@ -162,6 +164,8 @@ if TYPE_CHECKING:
     from .matrix.baddbmm import *
     from .matrix.dense_gemm import *
     from .matrix.dense_gemm_backward import *
+    from .matrix.int4_linear import *
+    from .matrix.int4_linear_backward import *
     from .matrix.linear import *
     from .matrix.linear_backward import *
     from .normalization.batch_norm import *

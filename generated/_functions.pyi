@@ -233,6 +233,15 @@ def group_norm_backward(dy: rt.Array, x: rt.Array, gamma: rt.Array = None, mu: r
     """Gradients of group_norm with respect to x and gamma and beta. See `GroupNormBackwardPlan.run`,
     `GroupNormBackwardDescriptor`."""
 
+def int4_linear(x: rt.Array, codes: rt.Array, scale: rt.Array, zero: rt.Array, *, group_size: int = 128,
+                y: rt.Array = None, stream: rt.Stream = None) -> Any:
+    """A linear layer whose weights are whole numbers of four bits, with a scale and a zero point for each group of
+    them. See `Int4LinearPlan.run`, `Int4LinearDescriptor`."""
+
+def int4_linear_backward(dy: rt.Array, codes: rt.Array, scale: rt.Array, zero: rt.Array, *, in_features: int,
+                         group_size: int = 128, dx: rt.Array = None, stream: rt.Stream = None) -> Any:
+    """Gradient of int4_linear with respect to x. See `Int4LinearBackwardPlan.run`, `Int4LinearBackwardDescriptor`."""
+
 _int8_quantize = NamedTuple("_int8_quantize", [("q", Any), ("scale", Any)])
 def int8_quantize(x: rt.Array, *, quantize_axis: int = -1, q: rt.Array = None, scale: rt.Array = None,
                   stream: rt.Stream = None) -> _int8_quantize:

@@ -13,13 +13,13 @@ class LinearCrossEntropyBackwardDescriptor(rt.MapDescriptor):
     smoothing: float = rt.field("the share of the loss that all classes have alike", default=0.0)
     z_weight: float = rt.field("factor of the squared log-partition", default=0.0)
     chunk: int = rt.field(
-        "tokens whose logits are in memory at once; the gradient takes all tokens and four times as many classes",
+        "tokens whose logits are in memory at once; the gradient takes all tokens and eight times as many classes",
         default=512,
     )
     _elements = ("f32", "f16", "bf16", "f64")
     _dims = rt.table(token="tokens", col="classes", depth="features")
     _space = (("token",), ("col",), ("depth",))
-    _chunks = rt.table(col="4 * chunk")
+    _chunks = rt.table(col="8 * chunk")
     _requires = ("min(tokens, features, classes) >= 0", "isfinite(z_weight)", "0 <= smoothing <= 1", "chunk >= 1")
 
 

@@ -23,8 +23,8 @@ def program(spec: MapSpec) -> Iterator[Finding]:
         yield ("program",), error.number, str(error)
         return
     for of in cut:
-        if read := next(iter(of.parts.reads.values()), None):
-            text = f"{read.tensor!r} is read at a computed place; an op of its own may gather what a product takes"
+        if of.product and (read := next(iter(of.parts.reads.values()), None)):
+            text = f"{read.tensor!r} is read at a computed place where a product is stored; make an array of it: T(...)"
             yield ("program",), of.parts.lines[0].number, text
 
 

@@ -16,6 +16,7 @@ class Int4LinearDescriptor(rt.MapDescriptor):
         group="ceil_div(in_features, group_size)",
     )
     _space = (("token",), ("col",), ("depth",))
+    _chunks = rt.table(col="2048")
     _requires = ("min(tokens, in_features, out_features) >= 0", "group_size >= 1")
 
 
@@ -51,12 +52,13 @@ class Int4LinearPlan(rt.MatmulPlan[Int4LinearDescriptor]):
     HELD = rt.table(w_held="T")
     PASSES = (
         rt.MapPass(
-            ("codes", "scale", "zero"), ("w_held",), space=(("col",), ("depth",)),
+            ("codes", "scale", "zero"), ("w_held",), loop=1, space=(("col",), ("depth",)),
             placed=rt.table(codes=("word",), scale=("group",), zero=("group",)), indices=("depth",),
             cell_indices=("depth",), scalars=("group_size",),
         ),
         rt.MatmulPass(
-            ("x", "w_held"), ("y",), factors=("x", "w_held"), dims=rt.table(rows="token", columns="col", depth="depth"),
+            ("x", "w_held"), ("y",), loop=1, factors=("x", "w_held"),
+            dims=rt.table(rows="token", columns="col", depth="depth"),
         ),
     )
 

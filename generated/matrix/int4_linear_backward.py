@@ -16,6 +16,7 @@ class Int4LinearBackwardDescriptor(rt.MapDescriptor):
         group="ceil_div(in_features, group_size)",
     )
     _space = (("token",), ("col",), ("depth",))
+    _chunks = rt.table(col="2048")
     _requires = ("min(tokens, in_features, out_features) >= 0", "group_size >= 1")
 
 
@@ -44,19 +45,22 @@ class Int4LinearBackwardPlan(rt.MatmulPlan[Int4LinearBackwardDescriptor]):
     GRADIENT = rt.Gradient("int4_linear", rt.table(dy="y"), rt.table(dx="x"))
     AXES = rt.table(
         dy=(("token",), ("col",)), codes=(("col",), ("word",)), scale=(("col",), ("group",)),
-        zero=(("col",), ("group",)), dx=(("token",), ("depth",)), w_held=(("col",), ("depth",)),
+        zero=(("col",), ("group",)), dx=(("token",), ("depth",)), dx_held=(("token",), ("depth",)),
+        w_held=(("col",), ("depth",)),
     )
-    HELD = rt.table(w_held="T")
+    HELD = rt.table(dx_held="acc", w_held="T")
     PASSES = (
+        rt.MapPass((), ("dx_held",), space=(("token",), ("depth",))),
         rt.MapPass(
-            ("codes", "scale", "zero"), ("w_held",), space=(("col",), ("depth",)),
+            ("codes", "scale", "zero"), ("w_held",), loop=1, space=(("col",), ("depth",)),
             placed=rt.table(codes=("word",), scale=("group",), zero=("group",)), indices=("depth",),
             cell_indices=("depth",), scalars=("group_size",),
         ),
         rt.MatmulPass(
-            ("dy", "w_held"), ("dx",), factors=("dy", "w_held"),
+            ("dy", "w_held", "dx_held"), ("dx_held",), loop=1, factors=("dy", "w_held"),
             dims=rt.table(rows="token", columns="depth", depth="col"),
         ),
+        rt.MapPass(("dx_held",), ("dx",), space=(("token",), ("depth",))),
     )
 
     def run(self, *, dy: rt.Array, codes: rt.Array, scale: rt.Array, zero: rt.Array, dx: rt.Array,

@@ -235,8 +235,8 @@ def group_norm_backward(dy: rt.Array, x: rt.Array, gamma: rt.Array = None, mu: r
 
 def int4_linear(x: rt.Array, codes: rt.Array, scale: rt.Array, zero: rt.Array, *, group_size: int = 128,
                 y: rt.Array = None, stream: rt.Stream = None) -> Any:
-    """A linear layer whose weights are whole numbers of four bits, with a scale and a zero point for each group of
-    them. See `Int4LinearPlan.run`, `Int4LinearDescriptor`."""
+    """A linear layer whose weights are numbers of four bits, with a scale and a zero point for each group of them.
+    See `Int4LinearPlan.run`, `Int4LinearDescriptor`."""
 
 def int4_linear_backward(dy: rt.Array, codes: rt.Array, scale: rt.Array, zero: rt.Array, *, in_features: int,
                          group_size: int = 128, dx: rt.Array = None, stream: rt.Stream = None) -> Any:

@@ -9,7 +9,7 @@ class Int4LinearDescriptor(rt.MapDescriptor):
     tokens: int = rt.field("rows of x and y")
     in_features: int = rt.field("columns of x, weights of each row")
     out_features: int = rt.field("rows of weights, columns of y")
-    group_size: int = rt.field("neighbouring weights of a row that share a scale and a zero point", default=128)
+    group_size: int = rt.field("neighbours in a row that share a scale and a zero point", default=128)
     _elements = ("f16", "bf16")
     _dims = rt.table(
         token="tokens", col="out_features", depth="in_features", word="ceil_div(in_features, 8)",
@@ -21,7 +21,7 @@ class Int4LinearDescriptor(rt.MapDescriptor):
 
 
 class Int4LinearPlan(rt.MatmulPlan[Int4LinearDescriptor]):
-    """A linear layer whose weights are whole numbers of four bits, with a scale and a zero point for each group of them.
+    """A linear layer whose weights are numbers of four bits, with a scale and a zero point for each group of them.
 
         w = (codes - zero) * scale, rounded to the element type
         y = x @ w.T

@@ -188,16 +188,22 @@ class PassedPlan(Plan[M]):
             workspace += rounded(size)
         loops = [of.ARGUMENTS.items() for of in self._passes if of.LOOP]
         local = {name for items in loops for name, argument in items if argument.written} - self.ARGUMENTS.keys()
-        return [x for of, first in self._sequence for x in of._launches(of._views_of(known, first, local), workspace)]
+        parts = ((of, of._in_chunk(of._views_of(known), first, local)) for of, first in self._sequence)
+        return [x for of, views in parts for x in of._launches(views, workspace)]
 
-    def _views_of(self, views: Views, first: int, local: Collection[str]) -> Views:
-        """The arguments of a pass among those of all: of its chunk, which begins at `first`; `local` ones are of one."""
-        mine = {name: views[name] for name in self.ARGUMENTS if name in views}
-        for dim in self.descriptor._chunks if self.LOOP else ():
-            for name, view in mine.items():
-                if (group := (dim,)) in self.AXES[name]:
-                    mine[name] = _part(view, self.AXES[name].index(group), self._shapes[name][0], first, name in local)
-        return mine
+    def _views_of(self, views: Views) -> Views:
+        """The arguments of a pass among those of all."""
+        return {name: views[name] for name in self.ARGUMENTS if name in views}
+
+    def _in_chunk(self, views: Views, first: int, local: Collection[str]) -> Views:
+        """What a pass of a loop has of its arguments: a chunk, which begins at `first`; `local` arrays are of one."""
+        groups = [(dim,) for dim in self.descriptor._chunks if self.LOOP]
+        found = dict(views)
+        for group in groups:
+            for name in (name for name in views if group in self.AXES[name]):
+                shape, axis = self._shapes[name][0], self.AXES[name].index(group)
+                found[name] = _part(views[name], axis, shape, first, name in local)
+        return found
 
 
 def _pass_plan(plan: type[PassedPlan[Any]], declared: DeclaredPass, number: int) -> type[PassedPlan[Any]]:

@@ -23,7 +23,7 @@ from ...plans.registry import Registered
 from ...plans.schedule import Schedule
 from ...plans.sku import VECTOR_BYTES, KernelSku
 from ..kernel_source import kernel_source
-from ..map.geometry import Group, IndexSpace, MapDescriptor
+from ..map.geometry import IndexSpace, MapDescriptor
 from ..map.passed import DeclaredPass, PassedPlan
 from ..map.plan import MapPlan
 from .matmul_pass import MatmulPass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import ClassVar, Self
@@ -51,11 +51,14 @@ class MapDescriptor(Descriptor):
             return tuple(extents[axis] for axis in self._shares[dim])
         return extents if isinstance(extents, tuple) else (extents,)
 
-    def _in_chunks(self, dim: str) -> Iterator[tuple[int, Self]]:
-        """The chunks of a dim: where each begins, and the problem with no more of the dim than that."""
-        size, most = getattr(self, self._dims[dim]), self._chunk_of(dim)
-        for first in range(0, max(1, size), most):
-            yield first, self._with(dim, min(most, size - first))
+    def _chunk_starts(self, dim: str) -> range:
+        """Where the chunks of a dim begin; there is always one."""
+        return range(0, max(1, getattr(self, self._dims[dim])), self._chunk_of(dim))
+
+    def _in_chunks(self, dim: str) -> tuple[Self, Self]:
+        """The problem with no more of a dim than the first chunk, and than the last one."""
+        size, starts = getattr(self, self._dims[dim]), self._chunk_starts(dim)
+        return self._with(dim, min(size, starts.step)), self._with(dim, size - starts[-1])
 
     def _chunk_of(self, dim: str) -> int:
         """How much of a dim is a chunk."""

@@ -57,13 +57,9 @@ class PassedPlan(Plan[M]):
 
     def __init__(self, descriptor: M, row: Registered, layouts: frozenset[str]) -> None:
         super().__init__(descriptor, row, layouts)
-        plans: dict[Any, PassedPlan[M]] = {}
-        self._sequence: list[tuple[PassedPlan[M], int]] = []  # in the order of their launches, and where a chunk begins
-        for of, problem, first in self._steps_of(descriptor):
-            if (of, problem) not in plans:
-                plans[of, problem] = of(problem, *of.within(problem, row, layouts))
-            self._sequence.append((plans[of, problem], first))
-        self._passes = [*plans.values()]
+        steps = dict.fromkeys(self._steps_of(descriptor))
+        self._plans = {(of, problem): of(problem, *of.within(problem, row, layouts)) for of, problem in steps}
+        self._passes = [*self._plans.values()]
 
     @classmethod
     def dims_text(cls) -> str:
@@ -79,13 +75,23 @@ class PassedPlan(Plan[M]):
         return [of for of in cls.PASS_PLANS if (not of.KINDS or kind in of.KINDS) and of._is_wanted(descriptor)]
 
     @classmethod
-    def _steps_of(cls, descriptor: M) -> Iterator[tuple[type[PassedPlan[Any]], M, int]]:
-        """The passes in order, each with its problem: those of a loop for each chunk, and where that begins."""
-        for loop, run in groupby(cls._pass_plans(descriptor), lambda of: of.LOOP):
+    def _steps_of(cls, descriptor: M) -> Iterator[tuple[type[PassedPlan[Any]], M]]:
+        """The passes, each with its problem: those of a loop with a whole chunk and, perhaps the same, the last one."""
+        problems = [of for dim in descriptor._chunks for of in descriptor._in_chunks(dim)]
+        for of in cls._pass_plans(descriptor):
+            yield from ((of, problem) for problem in (problems if of.LOOP else (descriptor,)))
+
+    def _sequence(self) -> Iterator[tuple[PassedPlan[M], int]]:
+        """The passes in the order of their launches, those of a loop for each chunk, and where that begins."""
+        for loop, run in groupby(self._pass_plans(self.descriptor), lambda of: of.LOOP):
             passes = [*run]
-            (chunked,) = descriptor._chunks if loop else ("",)
-            for first, problem in descriptor._in_chunks(chunked) if loop else ((0, descriptor),):
-                yield from ((of, problem, first) for of in passes)
+            if not loop:
+                yield from ((self._plans[of, self.descriptor], 0) for of in passes)
+                continue
+            (dim,) = self.descriptor._chunks
+            starts, (whole, last) = self.descriptor._chunk_starts(dim), self.descriptor._in_chunks(dim)
+            for first in starts:
+                yield from ((self._plans[of, last if first == starts[-1] else whole], first) for of in passes)
 
     @classmethod
     def _is_wanted(cls, descriptor: M) -> bool:
@@ -102,8 +108,7 @@ class PassedPlan(Plan[M]):
     def workspace_of(cls, descriptor: M, sku: KernelSku) -> int:
         """Bytes of the partial sums that blocks share, and of what passes hand over."""
         if cls.PASS_PLANS:
-            steps = {(of, problem): None for of, problem, _ in cls._steps_of(descriptor)}
-            parts = max([sum(of._parts_bytes(problem, sku)) for of, problem in steps], default=0)
+            parts = max([sum(of._parts_bytes(problem, sku)) for of, problem in cls._steps_of(descriptor)], default=0)
             return parts + sum(rounded(size) for size, *_ in cls._handed_over(descriptor).values())
         return sum(cls._parts_bytes(descriptor, sku))
 
@@ -146,14 +151,14 @@ class PassedPlan(Plan[M]):
     def _depth_in_passes(self, dims: Collection[str], count: int) -> float:
         """The most roundings of a term in any pass that sums over `dims`; 0 if none does."""
         depths = [of.depth_of(dims, count) for of in self._passes if {*of.SUMMED} == {*dims}]
-        chunks = {first for of, first in self._sequence if of.LOOP} if {*dims} & {*self.descriptor._chunks} else ()
-        return max(depths, default=0) + (len(chunks) if depths else 0)
+        added = sum(len(self.descriptor._chunk_starts(dim)) for dim in self.descriptor._chunks if dim in dims)
+        return max(depths, default=-added) + added
 
     @classmethod
     def _handed_over(cls, descriptor: M) -> dict[str, tuple[int, tuple[int, ...], ElementKind]]:
         """What passes leave for later ones: bytes, shape and type of each array."""
         found = {}
-        for of, problem, _ in cls._steps_of(descriptor):
+        for of, problem in cls._steps_of(descriptor):
             shapes = of.shapes_of(problem)
             for name, argument in of.ARGUMENTS.items():
                 if argument.written and name not in cls.ARGUMENTS and name not in found:
@@ -188,7 +193,7 @@ class PassedPlan(Plan[M]):
             workspace += rounded(size)
         loops = [of.ARGUMENTS.items() for of in self._passes if of.LOOP]
         local = {name for items in loops for name, argument in items if argument.written} - self.ARGUMENTS.keys()
-        parts = ((of, of._in_chunk(of._views_of(known), first, local)) for of, first in self._sequence)
+        parts = ((of, of._in_chunk(of._views_of(known), first, local)) for of, first in self._sequence())
         return [x for of, views in parts for x in of._launches(views, workspace)]
 
     def _views_of(self, views: Views) -> Views:

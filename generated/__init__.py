@@ -50,11 +50,15 @@ _CLASSES = {
     "elementwise.unary_backward": "UnaryBackwardDescriptor UnaryBackwardPlan",
     "loss.cross_entropy": "CrossEntropyDescriptor CrossEntropyPlan",
     "loss.cross_entropy_backward": "CrossEntropyBackwardDescriptor CrossEntropyBackwardPlan",
+    "loss.linear_cross_entropy": "LinearCrossEntropyDescriptor LinearCrossEntropyPlan",
+    "loss.linear_cross_entropy_backward": "LinearCrossEntropyBackwardDescriptor LinearCrossEntropyBackwardPlan",
     "loss.reduced_loss": "ReducedLossDescriptor ReducedLossPlan",
     "loss.reduced_loss_backward": "ReducedLossBackwardDescriptor ReducedLossBackwardPlan",
     "matrix.baddbmm": "BaddbmmDescriptor BaddbmmPlan",
     "matrix.dense_gemm": "DenseGemmDescriptor DenseGemmPlan",
     "matrix.dense_gemm_backward": "DenseGemmBackwardDescriptor DenseGemmBackwardPlan",
+    "matrix.int4_linear": "Int4LinearDescriptor Int4LinearPlan",
+    "matrix.int4_linear_backward": "Int4LinearBackwardDescriptor Int4LinearBackwardPlan",
     "matrix.linear": "LinearDescriptor LinearPlan",
     "matrix.linear_backward": "LinearBackwardDescriptor LinearBackwardPlan",
     "normalization.batch_norm": "BatchNormDescriptor BatchNormPlan",
@@ -153,11 +157,15 @@ if TYPE_CHECKING:
     from .elementwise.unary_backward import *
     from .loss.cross_entropy import *
     from .loss.cross_entropy_backward import *
+    from .loss.linear_cross_entropy import *
+    from .loss.linear_cross_entropy_backward import *
     from .loss.reduced_loss import *
     from .loss.reduced_loss_backward import *
     from .matrix.baddbmm import *
     from .matrix.dense_gemm import *
     from .matrix.dense_gemm_backward import *
+    from .matrix.int4_linear import *
+    from .matrix.int4_linear_backward import *
     from .matrix.linear import *
     from .matrix.linear_backward import *
     from .normalization.batch_norm import *

@@ -233,6 +233,15 @@ def group_norm_backward(dy: rt.Array, x: rt.Array, gamma: rt.Array = None, mu: r
     """Gradients of group_norm with respect to x and gamma and beta. See `GroupNormBackwardPlan.run`,
     `GroupNormBackwardDescriptor`."""
 
+def int4_linear(x: rt.Array, codes: rt.Array, scale: rt.Array, zero: rt.Array, *, group_size: int = 128,
+                y: rt.Array = None, stream: rt.Stream = None) -> Any:
+    """A linear layer whose weights are numbers of four bits, with a scale and a zero point for each group of them.
+    See `Int4LinearPlan.run`, `Int4LinearDescriptor`."""
+
+def int4_linear_backward(dy: rt.Array, codes: rt.Array, scale: rt.Array, zero: rt.Array, *, in_features: int,
+                         group_size: int = 128, dx: rt.Array = None, stream: rt.Stream = None) -> Any:
+    """Gradient of int4_linear with respect to x. See `Int4LinearBackwardPlan.run`, `Int4LinearBackwardDescriptor`."""
+
 _int8_quantize = NamedTuple("_int8_quantize", [("q", Any), ("scale", Any)])
 def int8_quantize(x: rt.Array, *, quantize_axis: int = -1, q: rt.Array = None, scale: rt.Array = None,
                   stream: rt.Stream = None) -> _int8_quantize:
@@ -267,6 +276,21 @@ def linear_backward(dy: rt.Array, x: rt.Array, w: rt.Array, bias: rt.Array = Non
                     stream: rt.Stream = None) -> Any:
     """Gradients of linear with respect to x and w and bias. See `LinearBackwardPlan.run`,
     `LinearBackwardDescriptor`."""
+
+_linear_cross_entropy = NamedTuple("_linear_cross_entropy", [("loss", Any), ("lse", Any)])
+def linear_cross_entropy(x: rt.Array, w: rt.Array, target: rt.Array, *, ignore_index: int = -100,
+                         smoothing: float = 0.0, z_weight: float = 0.0, chunk: int = 512, loss: rt.Array = None,
+                         lse: rt.Array = None, stream: rt.Stream = None) -> _linear_cross_entropy:
+    """Cross entropy of a linear layer's results and the numbers of classes, without all of these results in memory.
+    See `LinearCrossEntropyPlan.run`, `LinearCrossEntropyDescriptor`."""
+
+_linear_cross_entropy_backward = NamedTuple("_linear_cross_entropy_backward", [("dx", Any), ("dw", Any)])
+def linear_cross_entropy_backward(dloss: rt.Array, x: rt.Array, w: rt.Array, target: rt.Array, lse: rt.Array, *,
+                                  ignore_index: int = -100, smoothing: float = 0.0, z_weight: float = 0.0,
+                                  chunk: int = 512, dx: rt.Array = None, dw: rt.Array = None,
+                                  stream: rt.Stream = None) -> _linear_cross_entropy_backward:
+    """Gradients of linear_cross_entropy with respect to x and w. See `LinearCrossEntropyBackwardPlan.run`,
+    `LinearCrossEntropyBackwardDescriptor`."""
 
 def lion(p: rt.Array, g: rt.Array, m: rt.Array, lr: rt.Array, *, beta1: float = 0.9, beta2: float = 0.99,
          weight_decay: float = 0.0, stream: rt.Stream = None) -> Any:

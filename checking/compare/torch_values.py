@@ -264,6 +264,19 @@ def _baddbmm(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
     return {"y": torch.baddbmm(tensors["c"], tensors["a"], tensors["b"], **scales)}
 
 
+def _linear_cross_entropy(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    logits = tensors["x"] @ tensors["w"].T
+    of = _cross_entropy(torch, {**fields, "class_axis": -1}, {"logits": logits, "target": tensors["target"][:, None]})
+    return {name: value[:, 0] for name, value in of.items()}
+
+
+def _int4_linear(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    codes, depth = tensors["codes"].long(), fields["in_features"]
+    each = (codes[..., None] >> 4 * torch.arange(8, device=codes.device) & 15).flatten(1)[:, :depth]
+    scale, zero = (tensors[n].repeat_interleave(fields["group_size"], 1)[:, :depth] for n in ("scale", "zero"))
+    return {"y": tensors["x"] @ ((each - zero) * scale).T}
+
+
 def _reduce_rows(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
     x = tensors["x"]
     axes = [axis for axis in range(x.dim()) if fields["axes_mask"] >> axis & 1]
@@ -391,6 +404,8 @@ FORWARD: dict[str, Values] = {
     "concatenate": _concat,
     "dense_gemm": lambda torch, fields, tensors: {"y": tensors["a"] @ tensors["b"]},
     "baddbmm": _baddbmm,
+    "int4_linear": _int4_linear,
+    "linear_cross_entropy": _linear_cross_entropy,
     "reduce_rows": _reduce_rows,
     "embedding": _embedding,
     "segment_sum": _segment_sum,

@@ -337,6 +337,11 @@ def _logaddexp(fields: Fields, arrays: Arrays) -> dict[str, Any]:
     return {name: np.expand_dims(value, axis) for name, value in (("loss", loss), ("lse", lse))}
 
 
+def _linear_logaddexp(fields: Fields, arrays: Arrays) -> dict[str, Any]:
+    given = {"logits": np.inner(arrays["x"], arrays["w"]), "target": arrays["target"][:, None]}
+    return {name: of[:, 0] for name, of in _logaddexp({**fields, "class_axis": -1}, given).items()}
+
+
 _ADAPTERS: dict[str, Adapter] = {
     **PRODUCTS,
     **SEGMENTS,
@@ -361,6 +366,7 @@ _ADAPTERS: dict[str, Adapter] = {
     "numpy.lib.stride_tricks.sliding_window_view": _windows,
     "numpy.linalg.norm": _norm,
     "numpy.logaddexp.reduce": _logaddexp,
+    "numpy.logaddexp.reduce_products": _linear_logaddexp,
     "numpy.mean": _mean,
     "numpy.pad": _pad,
     "numpy.power": _powers,

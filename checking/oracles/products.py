@@ -27,8 +27,18 @@ def _linear(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, A
         return {"y": UNARY[fields["kind"]](np.inner(arrays["x"], arrays["w"]) + arrays.get("bias", 0.0))}
 
 
+def _int4(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Of bytes, each of which has two codes."""
+    words, depth = np.asarray(arrays["codes"], np.int64).astype("<u4"), fields["in_features"]
+    pairs = words.view(np.uint8).reshape(len(words), -1)
+    codes = np.stack([pairs % 16, pairs // 16], axis=-1).reshape(len(words), -1)[:, :depth].astype(float)
+    scale, zero = (np.repeat(arrays[n], fields["group_size"], axis=1)[:, :depth] for n in ("scale", "zero"))
+    return {"y": np.inner(arrays["x"], scale * codes - scale * zero)}
+
+
 PRODUCTS: Mapping[str, Callable[..., dict[str, Any]]] = {
     "numpy.tensordot": _dense,
     "numpy.matmul": _baddbmm,
     "numpy.inner": _linear,
+    "numpy.inner_int4": _int4,
 }

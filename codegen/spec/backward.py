@@ -246,7 +246,8 @@ class _Backward:
             dropped = self.own.get("descriptor")
             gone |= {n for n, v in dropped.items() if v is False} if isinstance(dropped, dict) else set()
             return [name for name in fields if name not in gone]
-        names = _names(" ".join([*flags, str(self.data["dims"]), str(self.own.get("dims", ""))]))
+        said = [self.data["dims"], self.own.get("dims", ""), self.own.get("chunks", "")]
+        names = _names(" ".join([*flags, *map(str, said)]))
         names |= {name for line in self.lines for name in reads(line.expr)} | _names(self.own.get("program", ""))
         names |= {"kind"} if self.data.get("kinds") else set()
         return [name for name in fields if name in names]

@@ -5,7 +5,7 @@ The text below a key is its description in the JSON Schema, which editors show; 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
@@ -176,6 +176,11 @@ class ProgramSpec(OpSpec):
     @property
     def by_kind(self) -> Mapping[str, ProgramSpec]:
         return {"": self}
+
+    @property
+    def other_expressions(self) -> Iterable[str]:
+        """Expressions over fields beside those of dims and conditions."""
+        return ()
 
     @property
     def tensors(self) -> Mapping[str, ReadTensor]:

@@ -57,7 +57,7 @@ def walk(op: MapOp) -> dict[str, Any]:
 def arrays(op: MapOp) -> dict[str, Any]:
     """What any pass reads and writes, and for which kinds."""
     reads, writes = (tuple(t.name for t in op.tensors if t.role != other) for other in ("out", "in"))
-    return {"reads": reads, "writes": writes, "kinds": op.served, "shared": op.is_shared}
+    return {"reads": reads, "writes": writes, "kinds": op.served, "shared": op.is_shared, "loop": op.loop}
 
 
 def map_pass(op: MapOp, of: MapOp) -> rt.MapPass:

@@ -88,7 +88,7 @@ FAMILY = MapFamily(
     doc="a program on each cell of an index space, with reductions over any dims",
     model=MapSpec,
     rules=(
-        *(*FIRST, rules.dims, everywhere.conditions, rules.own_memory, rules.tensors, kinds.table),
+        *(*FIRST, rules.dims, everywhere.conditions, rules.whole, rules.own_memory, rules.tensors, kinds.table),
         *(*(kinds.each(rule) for rule in PROGRAM), *READ, *LAST),
         *(kinds.each(rules.contradictions), rules.outside, kinds.sorts, everywhere.cases),
     ),

@@ -63,4 +63,4 @@ def _shape(of: Pass, sorts: Sorts) -> Any:
     is_one = bool(of.parts.reads) or any(of.spec.outputs[name].optional for name in late)
     sums = tuple((sorts[x.name], place_of(x.expr) is not None) for x in of.parts.sum_lines)
     tensors = tuple((name, t.dims, t.dtype) for name, t in of.spec.tensors.items())
-    return tensors, of.parts.cells, of.parts.summed, sums, late, of.product, is_one and computed(of)
+    return tensors, of.parts.cells, of.parts.summed, sums, late, of.product, of.loop, is_one and computed(of)

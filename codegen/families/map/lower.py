@@ -71,7 +71,7 @@ def _walks(group: KindGroup, spec: MapSpec, spec_path: str, made: Callable[[MapO
         table = {} if is_one else {name: spec.kinds[name] for name in alike if name}
         of = first.spec.model_copy(update={"kinds": table})
         op = _lowered(of, spec_path, {kind: first} if is_one else alike)
-        yield replace(made(op, first), served=names(filter(None, alike)))
+        yield replace(made(op, first), served=names(filter(None, alike)), loop=first.loop)
 
 
 def _shapes_of(spec: MapSpec) -> dict[str, str]:

@@ -165,6 +165,7 @@ class MapOp(Op):
     entries: tuple[Entry, ...]
     kinds: Mapping[str, str]  # of the program's names: "float", "int" or "bool"
     number: int = 0  # of a pass, from 1
+    loop: int = 0  # of a pass that runs for each chunk of a dim: with which others
     served: tuple[Name, ...] = ()  # of a pass: the kinds that take it, of an op that has some
     passes: tuple[MapOp, ...] = ()  # in order, of a program that takes several; then the op itself has no bodies
 

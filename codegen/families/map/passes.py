@@ -22,12 +22,14 @@ _HANDED = {"float": "acc", "int": "i64", "bool": "bool", "complex": "T"}
 class Pass:
     """The tensors that a pass reads and writes, among them what is handed over, and its part of the program.
 
-    `product` is what it multiplies, if it is a matrix product.
+    `product` is what it multiplies, if it is a matrix product. Passes of the same `loop`, from 1, run one after the
+    other for each chunk of a dim; those of loop 0 run once.
     """
 
     spec: MapSpec
     parts: Parts
     product: Hashable = None
+    loop: int = 0
 
 
 def passes(spec: MapSpec, held: str = "held") -> tuple[Pass, ...]:
@@ -56,6 +58,7 @@ class Walk:
     sums: list[str] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
     made: tuple[str, ...] = ()
+    whole: bool = False  # whether it makes all of that at once, whatever comes in chunks
 
     @property
     def kept(self) -> frozenset[str]:
@@ -88,6 +91,7 @@ class Cut:
             pending = [name for name in pending if name not in walk.sums]
         for name, output in self.spec.outputs.items():
             self._walk_for(name, output.over).outputs.append(name)
+        self._arrange()
         handed: list[dict[str, str]] = [self._read_later(place) for place in range(len(self.walks))]
         for place, walk in enumerate(self.walks):
             yield self._pass(walk, {k: v for of in handed[:place] for k, v in of.items()}, handed[place])
@@ -104,6 +108,9 @@ class Cut:
                 key = summed, cells, self._alone(name)
                 walks.setdefault(key, Walk(cells, summed)).sums.append(name)
         return next((w for w in walks.values() if self._is_read_beyond(w)), next(iter(walks.values())))
+
+    def _arrange(self) -> None:
+        """Put the walks in order once all are known: they are already."""
 
     def _alone(self, name: str) -> str:
         """The name of a reduction that no other shares a pass with, or ""."""
@@ -126,13 +133,17 @@ class Cut:
         own = name not in self.parts.sums - {*walk.sums} and self.places[name].isdisjoint(walk.sums)
         return late and own and self.parts.dims[name] <= walk.kept
 
+    def _ends(self, name: str, walk: Walk) -> bool:
+        """Whether a walk that an output follows may also store it."""
+        return self._follows(name, walk)
+
     def _walk_for(self, name: str, over: frozenset[str]) -> Walk:
         """The pass that stores an output: the one whose reductions it follows, or the last of the same cells.
 
         The last, so that no other pass of these cells reads an input whose memory the output may be.
         """
         places = [place for place, walk in enumerate(self.walks) if self.behind[name] & {*walk.sums}]
-        if places and over == self.walks[places[-1]].kept and self._follows(name, self.walks[places[-1]]):
+        if places and over == self.walks[places[-1]].kept and self._ends(name, self.walks[places[-1]]):
             return self.walks[places[-1]]
         for walk in reversed(self.walks[places[-1] + 1 if places else 0 :]):
             if walk.cells == over and self._stores(walk):
@@ -163,8 +174,12 @@ class Cut:
 
     def _is_kept(self, name: str, walk: Walk) -> bool:
         """Whether an output holds exactly what is handed over."""
-        output = self.spec.outputs[name] if name in walk.outputs else None
-        return output is not None and not output.optional and output.dtype == self._array(name).dtype
+        return name in walk.outputs and self._is_exact(name)
+
+    def _is_exact(self, name: str) -> bool:
+        """Whether an output has the type of what is handed over, and is there."""
+        output = self.spec.outputs[name]
+        return not output.optional and output.dtype == self._array(name).dtype
 
     def _pass(self, walk: Walk, held: dict[str, str], handed: dict[str, str]) -> Pass:
         spec, wanted = self.spec, self._needed([*walk.sums, *walk.outputs, *handed], frozenset(held))

@@ -79,6 +79,12 @@ def tensors(spec: MapSpec) -> Iterator[Finding]:
     yield from everywhere.tensors(spec)
 
 
+def whole(spec: MapSpec) -> Iterator[Finding]:
+    for name in spec.chunks:
+        text = "a map hands over nothing that chunks would bound; leave them out"
+        yield ("chunks", name), 0, text
+
+
 def own_memory(spec: MapSpec) -> Iterator[Finding]:
     for name, tensor in spec.outputs.items():
         if tensor.updates is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated
 
 from pydantic import Field
@@ -67,6 +67,9 @@ class MapSpec(ProgramSpec):
     program: Text = ""
     """Lines `name = expression`, one for each output, in the order of operations that the kernel keeps; for example `dx
     = sum(dy, copy)`."""
+    chunks: Annotated[dict[Ident, Expression], Field(max_length=1)] = {}
+    """Of several passes: a dim, and how much of it passes take at once, which bounds what they hand over; for example
+    `{token: chunk}`."""
     kinds: Annotated[dict[Ident, KindSpec], Field(max_length=200)] = {}
     """In place of a program: kind -> program, of which the plan's field `kind` chooses one; for example `{relu:
     relu(x), sine: sin(x)}`. A list names functions of all inputs: `[relu, gelu]`."""
@@ -83,6 +86,10 @@ class MapSpec(ProgramSpec):
         if self.kinds and not self._by_kind:
             self._by_kind.update({name: self._of(kind) for name, kind in self.kinds.items()})
         return self._by_kind or {"": self}
+
+    @property
+    def other_expressions(self) -> Iterable[str]:
+        return self.chunks.values()
 
     def _of(self, kind: KindSpec) -> MapSpec:
         tests = {"ranges": {**self.tests.ranges, **kind.ranges}, "defaults": {**self.tests.defaults, **kind.defaults}}

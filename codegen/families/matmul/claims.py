@@ -32,7 +32,7 @@ class _Program:
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return False
         nodes = [node for line in lines for node in ast.walk(line)]
-        if any(isinstance(node, ast.Subscript) or _called(node) == "index" for node in nodes):
+        if any(isinstance(node, ast.Subscript) for node in nodes):
             return False
         found = False
         for line in lines:

@@ -16,7 +16,7 @@ def declares(op: MatmulOp) -> tuple[dict[str, Any], ...]:
     if op.passes:
         axes = {name: groups for of in op.passes for name, groups in of.axes}
         plan = {"AXES": dict(op.axes) | axes, **passes(op, _pass)}
-    return {"_dims": dict(op.dims), "_space": op.space}, plan, {}
+    return {"_dims": dict(op.dims), "_space": op.space, "_chunks": dict(op.chunks)}, plan, {}
 
 
 def _product(op: MatmulOp) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from baracuda.runtime import MapDescriptor, MatmulPlan, matmul_kernels
 
+from ...conditions.parse import fields_of
 from ...program import Expr, Line, ProgramError, Reduce, parse
 from ...program.tree import reads, walk
 from ...spec.checks import FIRST, LAST, PROGRAM, READ, everywhere
@@ -80,6 +81,8 @@ class MatmulFamily(MapFamily):
         parts = parts_with_factors(spec)
         products, batch = products_of(spec, parts), _batch_dim(spec)
         lines = {line.name: line.expr for line in parts.lines}
+        # A map sums what chunks of the batch keep in one order, however large the batch is.
+        is_in_chunks = spec.dims[batch].of not in fields_of(spec.chunks.get(batch, spec.dims[batch].of))
         for name in spec.outputs:
             yield name, MACHINES, f"matrix instructions differ between machines; drop {MACHINES}"
             behind, pending = set[str](), [name]
@@ -88,7 +91,8 @@ class MatmulFamily(MapFamily):
                     behind.add(line)
                     pending += reads(lines[line])
             sums = {n: expr for n in behind if isinstance(expr := lines[n], Reduce)}
-            if any(n not in products or batch in expr.dims for n, expr in sums.items()):
+            fixed = {*products, *(n for n in sums if is_in_chunks and batch in parts.dims[n])}
+            if any(n not in fixed or batch in expr.dims for n, expr in sums.items()):
                 yield name, BATCH, f"{name!r} rests on a sum that depends on how large the batch is; drop {BATCH}"
 
     @staticmethod
@@ -134,7 +138,7 @@ FAMILY = MatmulFamily(
     model=MapSpec,
     rules=(
         *(*FIRST, map_rules.dims, rules.sizes, everywhere.conditions, map_rules.own_memory, map_rules.tensors),
-        *(kinds.table, *(kinds.each(rule) for rule in PROGRAM), *READ, *LAST),
+        *(kinds.table, *(kinds.each(rule) for rule in PROGRAM), rules.chunks, *READ, *LAST),
         *(kinds.each(rules.program), rules.aliasing, kinds.each(rules.contradictions), kinds.sorts),
         everywhere.cases,
     ),
@@ -145,5 +149,5 @@ FAMILY = MatmulFamily(
     declares=declares,
     declarations={"MapPass": frozenset(), "MatmulPass": frozenset()},
     descriptor=MapDescriptor,
-    formulas=frozenset({"_dims"}),
+    formulas=frozenset({"_dims", "_chunks"}),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 
+from ...conditions.parse import read_condition
 from ...text import Name
 from ..map.kinds import kind_groups
 from ..map.lower import lower_walks
@@ -18,7 +19,10 @@ from .product import Product
 def lower_matmul(spec: MapSpec, spec_path: str) -> MatmulOp:
     """The decisions for `spec`, which has been checked."""
     op = lower_walks(spec, spec_path, kind_groups(spec, passes), _lowered)
-    return op if isinstance(op, MatmulOp) and not op.passes else _of_product(op, None)
+    if isinstance(op, MatmulOp) and not op.passes:
+        return op
+    chunks = tuple((Name(dim), read_condition(of, spec.descriptor)) for dim, of in spec.chunks.items())
+    return _of_product(op, None, chunks)
 
 
 def _lowered(op: MapOp, of: Pass) -> MapOp:
@@ -26,10 +30,11 @@ def _lowered(op: MapOp, of: Pass) -> MapOp:
     return _of_product(op, of.product) if isinstance(of.product, Product) else op
 
 
-def _of_product(op: MapOp, product: Product | None) -> MatmulOp:
+def _of_product(op: MapOp, product: Product | None, chunks: tuple[tuple[Name, str], ...] = ()) -> MatmulOp:
     """The op of a product, or of several passes."""
     return MatmulOp(
         **{f.name: getattr(op, f.name) for f in fields(MapOp)},
+        chunks=chunks,
         factors=(Name(product.left), Name(product.right)) if product else (),
         roles=tuple((role, Name(dim)) for role, dim in product.roles) if product else (),
     )

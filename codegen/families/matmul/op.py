@@ -18,6 +18,7 @@ class MatmulOp(MapOp):
     """
 
     factors: tuple[Name, ...]
+    chunks: tuple[tuple[Name, str], ...]  # the dim that passes take in chunks -> how much of it at once
     roles: tuple[tuple[str, Name], ...]  # "batch", "rows", "columns", "depth" -> dim
 
     @property

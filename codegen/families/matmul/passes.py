@@ -6,14 +6,16 @@ input is handed over in memory: by the product that it is made of, or by a pass 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import groupby
 
 from ...program import Line, Name, Reduce
 from ...program.tree import Call, Cast, Expr, mapped
 from ..map.passes import Cut, Pass, Walk, hoisted
 from ..map.program import Parts, numbered, parts_of, split
 from ..map.spec import MapSpec
+from . import chunks
 from .product import Product, oriented, products_of, renamed
 
 
@@ -23,7 +25,11 @@ def passes(spec: MapSpec, held: str = "held") -> tuple[Pass, ...]:
     Names of arrays that are handed over end in `held`.
     """
     parts = parts_with_factors(spec)
-    return tuple(_Cut(spec, hoisted(parts), held).passes())
+    cut = tuple(_Cut(spec, hoisted(parts), held).passes())
+    if queries := chunks.asked(cut, next(iter(spec.chunks), "")):
+        parts, made = chunks.with_arrays(parts, queries)
+        cut = tuple(_Cut(spec, hoisted(parts), held, made).passes())
+    return cut
 
 
 def parts_with_factors(spec: MapSpec) -> Parts:
@@ -57,9 +63,49 @@ def with_factors(lines: Iterable[Line], taken: Iterable[str]) -> tuple[Line, ...
 
 
 class _Cut(Cut):
-    def __init__(self, spec: MapSpec, parts: Parts, held: str) -> None:
+    """`asked` are lines of what passes cannot ask of the space: arrays that are made first."""
+
+    def __init__(self, spec: MapSpec, parts: Parts, held: str, asked: tuple[str, ...] = ()) -> None:
         super().__init__(spec, parts, held)
         self.products = products_of(spec, parts)
+        self.chunked = next(iter(spec.chunks), "")
+        self.walks += [Walk(parts.dims[name], made=(name,), whole=True) for name in asked]
+        self.phases = list[int]()
+
+    def passes(self) -> Iterator[Pass]:
+        """Before a loop over chunks, passes set to zero what it adds up."""
+        cut = [*super().passes()]
+        loops = [0] * len(cut) if not self.chunked else [phase if phase % 2 else 0 for phase in self.phases]
+        looped = [replace(of, loop=loop) for of, loop in zip(cut, loops, strict=True)]
+        chunks.check(zip(self.walks, looped, strict=True), self.chunked)
+        for loop, run in groupby(zip(self.walks, looped, strict=True), lambda pair: pair[1].loop):
+            pairs = [chunks.added_up(of) if loop and self._adds_up(walk) else (None, of) for walk, of in run]
+            yield from (zero for zero, _ in pairs if zero is not None)
+            yield from (of for _, of in pairs)
+
+    def _arrange(self) -> None:
+        """Walks of a loop over chunks one after the other, and what reads its sums after it."""
+        if not self.chunked:
+            return
+        ends = [[*walk.sums, *walk.outputs, *self._read_later(place)] for place, walk in enumerate(self.walks)]
+        needed = [self.parts.needed(of) for of in ends]
+        behind = [
+            [other for other, w in enumerate(self.walks[:place]) if {*w.sums, *w.made} & needed[place]]
+            for place in range(len(self.walks))
+        ]
+        phases = chunks.phases_of(self.walks, behind, self.chunked)
+        order = sorted(range(len(phases)), key=phases.__getitem__)
+        self.walks, self.phases = [self.walks[n] for n in order], [phases[n] for n in order]
+
+    def _adds_up(self, walk: Walk) -> bool:
+        """Whether its sums are complete after the last chunk only."""
+        return bool(self.chunked) and self.chunked in walk.summed
+
+    def _follows(self, name: str, walk: Walk) -> bool:
+        return name in walk.sums if self._adds_up(walk) else super()._follows(name, walk)
+
+    def _ends(self, name: str, walk: Walk) -> bool:
+        return super()._ends(name, walk) and (not self._adds_up(walk) or self._is_exact(name))
 
     def _next(self, pending: list[str]) -> Walk:
         """The next reductions; before a product, a pass that makes a factor which is not in memory yet."""

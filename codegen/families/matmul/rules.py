@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...conditions.parse import fields_of as condition_fields
 from ...program import ProgramError
-from ...spec.checks.finding import Finding
+from ...program.tree import reads
+from ...spec.checks.finding import Finding, expression, fields_of, near
 from ..map import rules as map_rules
-from ..map.program import queries_of
+from ..map.program import split
 from ..map.spec import MapSpec
 from .claims import ELEMENTS
 from .passes import passes
@@ -21,13 +23,24 @@ def program(spec: MapSpec) -> Iterator[Finding]:
         yield ("program",), error.number, str(error)
         return
     for of in cut:
-        if read := next(iter(of.parts.reads.values()), None):
-            text = f"{read.tensor!r} is read at a computed place; an op of its own may gather what a product takes"
+        if of.product and (read := next(iter(of.parts.reads.values()), None)):
+            text = f"{read.tensor!r} is read at a computed place where a product is stored; make an array of it: T(...)"
             yield ("program",), of.parts.lines[0].number, text
-        query = next((q for q in queries_of(of.parts) if q.what == "index"), None) if of.product else None
-        if query:
-            text = f"index({query.of}) is of no use to a matrix product; pass an array over {query.of}"
-            yield ("program",), of.parts.lines[0].number, text
+
+
+def chunks(spec: MapSpec) -> Iterator[Finding]:
+    """What is worked on in chunks is a field that says nothing else."""
+    for name, text in spec.chunks.items():
+        place, dim = ("chunks", name), spec.dims.get(name)
+        yield from expression(text, fields_of(spec), place, "int")
+        if dim is None:
+            yield place, 0, f"unknown dim {name!r}; {near(name, spec.dims)}"
+        elif dim.of not in spec.descriptor:
+            yield place, 0, f"{name!r} is the expression {dim.of!r}; a dim in chunks is a field of its own"
+        elif other := next((d for d, of in spec.dims.items() if d != name and dim.of in condition_fields(of.of)), None):
+            yield place, 0, f"{dim.of!r} is also what {other!r} is made of; a dim in chunks is a field of its own"
+        elif any(dim.of in reads(line.expr) for of in spec.by_kind.values() for line in split(of).lines):
+            yield ("program",), 0, f"{dim.of!r} is the extent of a chunk in a program with chunks; write size({name})"
 
 
 def contradictions(spec: MapSpec) -> Iterator[Finding]:

@@ -32,6 +32,7 @@ def fields(spec: ProgramSpec) -> Iterator[Finding]:
     read |= {field.same_as for field in spec.descriptor.values() if field.same_as}
     conditions = [requirement.that for requirement in spec.require]
     conditions += [dim.axes for dim in spec.dims.values() if dim.axes and dim.axes != "rest"]
+    conditions += spec.other_expressions
     read.update(name for text in conditions for name in fields_of(text))
     for name, field in spec.descriptor.items():
         if name not in read and field.type != "kind":

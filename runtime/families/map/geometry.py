@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from ...errors import InvalidProblem
 from ...plans.descriptor import Descriptor
@@ -33,6 +33,7 @@ class MapDescriptor(Descriptor):
     __slots__ = ()
     _dims: ClassVar[dict[str, str]]  # dim -> what gives its extents: a field, or an expression over fields
     _axes: ClassVar[dict[str, str]] = {}  # dim -> the axes of its shape that it is, or "rest": dims that share it out
+    _chunks: ClassVar[dict[str, str]] = {}  # a dim of which passes take so much at once, an expression over fields
     _space: ClassVar[tuple[Group, ...]] = ()  # row-major; the dims of one group are interleaved axis by axis
 
     def _check_extents(self) -> None:
@@ -49,6 +50,24 @@ class MapDescriptor(Descriptor):
         if dim in self._axes:
             return tuple(extents[axis] for axis in self._shares[dim])
         return extents if isinstance(extents, tuple) else (extents,)
+
+    def _chunk_starts(self, dim: str) -> range:
+        """Where the chunks of a dim begin; there is always one."""
+        return range(0, max(1, getattr(self, self._dims[dim])), self._chunk_of(dim))
+
+    def _in_chunks(self, dim: str) -> tuple[Self, Self]:
+        """The problem with no more of a dim than the first chunk, and than the last one."""
+        size, starts = getattr(self, self._dims[dim]), self._chunk_starts(dim)
+        return self._with(dim, min(size, starts.step)), self._with(dim, size - starts[-1])
+
+    def _chunk_of(self, dim: str) -> int:
+        """How much of a dim is a chunk."""
+        most: int = self._value_of(self._chunks[dim])
+        return max(1, most)
+
+    def _with(self, dim: str, size: int) -> Self:
+        """The problem with so much of a dim that is a field."""
+        return type(self)(**vars(self) | {self._dims[dim]: size})
 
     @property
     def _shares(self) -> dict[str, tuple[int, ...]]:

@@ -13,14 +13,15 @@ class MapPass:
     """The arrays that a pass reads and writes, and the constants of `MapPlan` of the same names, in capitals.
 
     Arrays are arguments of the plan, or in the workspace: those of its `HELD`, which an earlier pass leaves. Kernels of
-    a `shared` pass are the same for all of its `kinds`. What is None is as in the plan; `sum_outputs` are all that a
-    pass with sums writes.
+    a `shared` pass are the same for all of its `kinds`; passes of one `loop` run for each chunk of the descriptor's
+    `_chunks`. What is None is as in the plan; `sum_outputs` are all that a pass with sums writes.
     """
 
     reads: tuple[str, ...]
     writes: tuple[str, ...]
     kinds: tuple[str, ...] = ()
     shared: bool = False
+    loop: int = 0
     space: tuple[Group, ...] | None = None
     summed: tuple[str, ...] = ()
     placed: Mapping[str, tuple[str, ...]] | None = None

@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cached_property
+from itertools import groupby
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from ...arrays.arguments import Argument, Views
@@ -17,7 +18,7 @@ from ...device import KernelSource
 from ...plans.plan import Launch, Plan
 from ...plans.registry import Registered
 from ...plans.sku import KernelSku
-from .geometry import MapDescriptor
+from .geometry import Group, MapDescriptor
 
 M = TypeVar("M", bound=MapDescriptor)
 
@@ -39,7 +40,9 @@ class PassedPlan(Plan[M]):
     SUMMED: ClassVar[tuple[str, ...]] = ()  # dims that sums run over
     SUMS: ClassVar[tuple[str, ...]] = ()  # for each, the descriptor's flag that says it is wanted, or ""
     SUM_BYTES: ClassVar[tuple[int, ...]] = ()  # for each, bytes of a part in scratch; 0: the accumulator's; () for all
+    AXES: ClassVar[dict[str, tuple[Group, ...]]] = {}  # argument -> the dims that its axes run along
     NUMBER: ClassVar[int] = 0  # of a pass: which it is, from 1
+    LOOP: ClassVar[int] = 0  # of a pass: those of one number run for each chunk of a dim, one after the other
     KINDS: ClassVar[tuple[str, ...]] = ()  # of a pass: the kinds that take it, of an op that has some
     SHARED: ClassVar[bool] = False  # of a pass: whether its kernels are the same for these
     HELD: ClassVar[dict[str, str]] = {}  # arrays in the workspace that passes leave for later ones, and their types
@@ -54,7 +57,9 @@ class PassedPlan(Plan[M]):
 
     def __init__(self, descriptor: M, row: Registered, layouts: frozenset[str]) -> None:
         super().__init__(descriptor, row, layouts)
-        self._passes = [of(descriptor, *of.within(descriptor, row, layouts)) for of in self._pass_plans(descriptor)]
+        steps = dict.fromkeys(self._steps_of(descriptor))
+        self._plans = {(of, problem): of(problem, *of.within(problem, row, layouts)) for of, problem in steps}
+        self._passes = [*self._plans.values()]
 
     @classmethod
     def dims_text(cls) -> str:
@@ -68,6 +73,25 @@ class PassedPlan(Plan[M]):
         """The passes of a problem, of whose kind they may be, that make something that is there."""
         kind = getattr(descriptor, "kind", "")
         return [of for of in cls.PASS_PLANS if (not of.KINDS or kind in of.KINDS) and of._is_wanted(descriptor)]
+
+    @classmethod
+    def _steps_of(cls, descriptor: M) -> Iterator[tuple[type[PassedPlan[Any]], M]]:
+        """The passes, each with its problem: those of a loop with a whole chunk and, perhaps the same, the last one."""
+        problems = [of for dim in descriptor._chunks for of in descriptor._in_chunks(dim)]
+        for of in cls._pass_plans(descriptor):
+            yield from ((of, problem) for problem in (problems if of.LOOP else (descriptor,)))
+
+    def _sequence(self) -> Iterator[tuple[PassedPlan[M], int]]:
+        """The passes in the order of their launches, those of a loop for each chunk, and where that begins."""
+        for loop, run in groupby(self._pass_plans(self.descriptor), lambda of: of.LOOP):
+            passes = [*run]
+            if not loop:
+                yield from ((self._plans[of, self.descriptor], 0) for of in passes)
+                continue
+            (dim,) = self.descriptor._chunks
+            starts, (whole, last) = self.descriptor._chunk_starts(dim), self.descriptor._in_chunks(dim)
+            for first in starts:
+                yield from ((self._plans[of, last if first == starts[-1] else whole], first) for of in passes)
 
     @classmethod
     def _is_wanted(cls, descriptor: M) -> bool:
@@ -84,7 +108,7 @@ class PassedPlan(Plan[M]):
     def workspace_of(cls, descriptor: M, sku: KernelSku) -> int:
         """Bytes of the partial sums that blocks share, and of what passes hand over."""
         if cls.PASS_PLANS:
-            parts = max([sum(of._parts_bytes(descriptor, sku)) for of in cls._pass_plans(descriptor)], default=0)
+            parts = max([sum(of._parts_bytes(problem, sku)) for of, problem in cls._steps_of(descriptor)], default=0)
             return parts + sum(rounded(size) for size, *_ in cls._handed_over(descriptor).values())
         return sum(cls._parts_bytes(descriptor, sku))
 
@@ -126,16 +150,18 @@ class PassedPlan(Plan[M]):
 
     def _depth_in_passes(self, dims: Collection[str], count: int) -> float:
         """The most roundings of a term in any pass that sums over `dims`; 0 if none does."""
-        return max([of.depth_of(dims, count) for of in self._passes if {*of.SUMMED} == {*dims}], default=0)
+        depths = [of.depth_of(dims, count) for of in self._passes if {*of.SUMMED} == {*dims}]
+        added = sum(len(self.descriptor._chunk_starts(dim)) for dim in self.descriptor._chunks if dim in dims)
+        return max(depths, default=-added) + added
 
     @classmethod
     def _handed_over(cls, descriptor: M) -> dict[str, tuple[int, tuple[int, ...], ElementKind]]:
         """What passes leave for later ones: bytes, shape and type of each array."""
         found = {}
-        for of in cls._pass_plans(descriptor):
-            shapes = of.shapes_of(descriptor)
+        for of, problem in cls._steps_of(descriptor):
+            shapes = of.shapes_of(problem)
             for name, argument in of.ARGUMENTS.items():
-                if argument.written and name not in cls.ARGUMENTS:
+                if argument.written and name not in cls.ARGUMENTS and name not in found:
                     (element,) = argument.elements(ElementKind(descriptor.element))
                     (shape,) = shapes[name]
                     found[name] = math.prod(shape) * element.row.bytes, shape, element
@@ -157,16 +183,32 @@ class PassedPlan(Plan[M]):
         return f"pass{self.NUMBER}" if self.NUMBER else ""
 
     def _in_passes(self, views: Views, workspace: int) -> list[Launch]:
-        """The launches of all passes: the workspace begins with what they hand over, then each has its own sums."""
+        """The launches of all passes: the workspace begins with what they hand over, then each has its own sums.
+
+        What passes of a loop hand over is of one chunk, and the same memory for the next.
+        """
         device, known = next(iter(views.values())).device, dict(views)
         for name, (size, shape, element) in self._handed_over(self.descriptor).items():
             known[name] = TensorView(workspace, shape, contiguous_strides(shape), element, device, False, None, None)
             workspace += rounded(size)
-        return [x for of in self._passes for x in of._launches(of._views_of(known), workspace)]
+        loops = [of.ARGUMENTS.items() for of in self._passes if of.LOOP]
+        local = {name for items in loops for name, argument in items if argument.written} - self.ARGUMENTS.keys()
+        parts = ((of, of._in_chunk(of._views_of(known), first, local)) for of, first in self._sequence())
+        return [x for of, views in parts for x in of._launches(views, workspace)]
 
     def _views_of(self, views: Views) -> Views:
         """The arguments of a pass among those of all."""
         return {name: views[name] for name in self.ARGUMENTS if name in views}
+
+    def _in_chunk(self, views: Views, first: int, local: Collection[str]) -> Views:
+        """What a pass of a loop has of its arguments: a chunk, which begins at `first`; `local` arrays are of one."""
+        groups = [(dim,) for dim in self.descriptor._chunks if self.LOOP]
+        found = dict(views)
+        for group in groups:
+            for name in (name for name in views if group in self.AXES[name]):
+                shape, axis = self._shapes[name][0], self.AXES[name].index(group)
+                found[name] = _part(views[name], axis, shape, first, name in local)
+        return found
 
 
 def _pass_plan(plan: type[PassedPlan[Any]], declared: DeclaredPass, number: int) -> type[PassedPlan[Any]]:
@@ -175,7 +217,7 @@ def _pass_plan(plan: type[PassedPlan[Any]], declared: DeclaredPass, number: int)
     given = {field.name.upper(): getattr(declared, field.name) for field in fields(declared)}
     reads, writes = given.pop("READS"), given.pop("WRITES")
     arguments = {argument.name: argument for argument in plan.TENSORS}
-    tensors = [arguments[n] if n in writes else _as_read(arguments.get(n), n, plan.HELD) for n in reads]
+    tensors = [_as_read(arguments.get(n), n, plan.HELD, "inout" if n in writes else "in") for n in reads]
     later = [name for name in writes if name not in reads]
     tensors += [arguments.get(name) or Argument(name, "out", "array", (plan.HELD[name],)) for name in later]
     constants = {name: value for name, value in given.items() if value is not None and hasattr(base, name)}
@@ -184,9 +226,17 @@ def _pass_plan(plan: type[PassedPlan[Any]], declared: DeclaredPass, number: int)
     return type(f"{plan.__name__}Pass{number}", (base,), constants)
 
 
-def _as_read(argument: Argument | None, name: str, held: Mapping[str, str]) -> Argument:
+def _as_read(argument: Argument | None, name: str, held: Mapping[str, str], role: str) -> Argument:
     """An argument as a pass reads it, which an earlier pass may have written, or an array that one left."""
-    if argument is not None and not argument.written:
+    if argument is not None and argument.role == role:
         return argument
     over, dtypes = ("array", (held[name],)) if argument is None else (argument.over, argument.dtypes)
-    return Argument(name, "in", over, dtypes)
+    return Argument(name, role, over, dtypes)
+
+
+def _part(view: TensorView, axis: int, shape: tuple[int, ...], first: int, is_local: bool) -> TensorView:
+    """A chunk of an array, of this `shape`; a local one is the memory of every chunk."""
+    if is_local:
+        return view._replace(shape=shape, strides=contiguous_strides(shape))
+    pointer = view.pointer + first * view.strides[axis] * view.element.row.bytes
+    return view._replace(pointer=pointer, shape=shape)

@@ -107,6 +107,9 @@ class MapPlan(PassedPlan[M]):
         optional = [cls.ARGUMENTS[name].optional for name in cls.SUM_OUTPUTS]
         if not any(not flag or getattr(descriptor, flag) for flag in optional):
             return None
+        for dim in descriptor._chunks if cls.LOOP else ():
+            if dim not in cls.SUMMED:  # any part of a chunk is summed in the order of the whole
+                descriptor = descriptor._with(dim, descriptor._chunk_of(dim))
         space, schedule = IndexSpace.of(descriptor, cls.SPACE), sku.schedule
         assert isinstance(schedule, Schedule)
         vec = VECTOR_BYTES // sku.element.row.bytes

@@ -11,13 +11,14 @@ class MatmulPass:
     """The arrays that a product reads and writes, and the constants of `MatmulPlan` of the same names, in capitals.
 
     Arrays are arguments of the plan, or in the workspace: those of its `HELD`. Kernels of a `shared` pass are the same
-    for all of its `kinds`.
+    for all of its `kinds`; passes of one `loop` run for each chunk of the descriptor's `_chunks`.
     """
 
     reads: tuple[str, ...]
     writes: tuple[str, ...]
     kinds: tuple[str, ...] = ()
     shared: bool = False
+    loop: int = 0
     factors: tuple[str, str] = ("", "")
     dims: Mapping[str, str] | None = None
     sizes: tuple[str, ...] = ()

@@ -23,7 +23,7 @@ from ...plans.registry import Registered
 from ...plans.schedule import Schedule
 from ...plans.sku import VECTOR_BYTES, KernelSku
 from ..kernel_source import kernel_source
-from ..map.geometry import Group, IndexSpace, MapDescriptor
+from ..map.geometry import IndexSpace, MapDescriptor
 from ..map.passed import DeclaredPass, PassedPlan
 from ..map.plan import MapPlan
 from .matmul_pass import MatmulPass
@@ -87,7 +87,6 @@ class MatmulPlan(PassedPlan[M]):
 
     LAYOUTS: ClassVar[tuple[str, ...]] = tuple(_LAYOUTS)
     LAYOUTS_OF_PASSES: ClassVar[tuple[str, ...]] = tuple(dict.fromkeys((*_LAYOUTS, *MapPlan.LAYOUTS)))
-    AXES: ClassVar[dict[str, tuple[Group, ...]]] = {}  # argument -> the dims that its axes run along
     FACTORS: ClassVar[tuple[str, str]] = ("", "")  # the left and the right one
     DIMS: ClassVar[Mapping[str, str]] = {}  # "batch", "rows", "columns", "depth" -> dim; there may be no batch
     SIZES: ClassVar[tuple[str, ...]] = ()  # dims whose size the program reads

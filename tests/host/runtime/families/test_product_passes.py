@@ -72,6 +72,7 @@ PROGRAMS: dict[str, tuple[str, str, list[str]]] = {
         "y = sum(r * x, t)\nz = sum(x, t)\nc = x + s",
         ["r * x", "t"],  # with the cells of `c`
     ),
+    "an index beside a product": ("{y: {dims: [t, h]}}", "y = sum(x * w, i) * index(h)", ["", "x * w"]),
     "a result that is turned": ("{y: {dims: [h, t]}}", "y = sum(x * w, i)", ["w * x"]),
 }
 

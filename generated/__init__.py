@@ -55,6 +55,8 @@ _CLASSES = {
     "matrix.baddbmm": "BaddbmmDescriptor BaddbmmPlan",
     "matrix.dense_gemm": "DenseGemmDescriptor DenseGemmPlan",
     "matrix.dense_gemm_backward": "DenseGemmBackwardDescriptor DenseGemmBackwardPlan",
+    "matrix.grouped_mm": "GroupedMmDescriptor GroupedMmPlan",
+    "matrix.grouped_mm_backward": "GroupedMmBackwardDescriptor GroupedMmBackwardPlan",
     "matrix.linear": "LinearDescriptor LinearPlan",
     "matrix.linear_backward": "LinearBackwardDescriptor LinearBackwardPlan",
     "normalization.batch_norm": "BatchNormDescriptor BatchNormPlan",
@@ -158,6 +160,8 @@ if TYPE_CHECKING:
     from .matrix.baddbmm import *
     from .matrix.dense_gemm import *
     from .matrix.dense_gemm_backward import *
+    from .matrix.grouped_mm import *
+    from .matrix.grouped_mm_backward import *
     from .matrix.linear import *
     from .matrix.linear_backward import *
     from .normalization.batch_norm import *

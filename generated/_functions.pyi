@@ -233,6 +233,16 @@ def group_norm_backward(dy: rt.Array, x: rt.Array, gamma: rt.Array = None, mu: r
     """Gradients of group_norm with respect to x and gamma and beta. See `GroupNormBackwardPlan.run`,
     `GroupNormBackwardDescriptor`."""
 
+def grouped_mm(x: rt.Array, w: rt.Array, ends: rt.Array, *, y: rt.Array = None, stream: rt.Stream = None) -> Any:
+    """Rows that are sorted by group times the matrix of their group, with the same bits in a batch of any size. See
+    `GroupedMmPlan.run`, `GroupedMmDescriptor`."""
+
+_grouped_mm_backward = NamedTuple("_grouped_mm_backward", [("dx", Any), ("dw", Any)])
+def grouped_mm_backward(dy: rt.Array, x: rt.Array, w: rt.Array, ends: rt.Array, *, dx: rt.Array = None,
+                        dw: rt.Array = None, stream: rt.Stream = None) -> _grouped_mm_backward:
+    """Gradients of grouped_mm with respect to x and w. See `GroupedMmBackwardPlan.run`,
+    `GroupedMmBackwardDescriptor`."""
+
 _int8_quantize = NamedTuple("_int8_quantize", [("q", Any), ("scale", Any)])
 def int8_quantize(x: rt.Array, *, quantize_axis: int = -1, q: rt.Array = None, scale: rt.Array = None,
                   stream: rt.Stream = None) -> _int8_quantize:

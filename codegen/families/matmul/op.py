@@ -19,6 +19,7 @@ class MatmulOp(MapOp):
 
     factors: tuple[Name, ...]
     roles: tuple[tuple[str, Name], ...]  # "batch", "rows", "columns", "depth" -> dim
+    span: tuple[Name, Name, bool] | None  # where parts end, of what, and whether they follow each other
 
     @property
     def layout_names(self) -> tuple[str, ...]:

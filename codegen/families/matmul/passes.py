@@ -6,7 +6,7 @@ input is handed over in memory: by the product that it is made of, or by a pass 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from ...program import Line, Name, Reduce
@@ -15,6 +15,7 @@ from ..map.passes import Cut, Pass, Walk, hoisted
 from ..map.program import Parts, numbered, parts_of, split
 from ..map.spec import MapSpec
 from .product import Product, oriented, products_of, renamed
+from .spans import by_ends, without_span
 
 
 def passes(spec: MapSpec, held: str = "held") -> tuple[Pass, ...]:
@@ -23,7 +24,8 @@ def passes(spec: MapSpec, held: str = "held") -> tuple[Pass, ...]:
     Names of arrays that are handed over end in `held`.
     """
     parts = parts_with_factors(spec)
-    return tuple(_Cut(spec, hoisted(parts), held).passes())
+    products = products_of(spec, parts)
+    return tuple(_Cut(spec, hoisted(by_ends(parts, spec, products)), held, products).passes())
 
 
 def parts_with_factors(spec: MapSpec) -> Parts:
@@ -40,6 +42,9 @@ def with_factors(lines: Iterable[Line], taken: Iterable[str]) -> tuple[Line, ...
         match expr:
             case Reduce(kind="sum", arg=Call(op="mul", args=(a, b)), dims=dims):
                 return Reduce("sum", Call("mul", (factor(a, line), factor(b, line))), dims)
+            case Reduce(kind="sum", arg=Call(op="where", args=(holds, Call(op="mul", args=(a, b)), other)), dims=dims):
+                product = Call("mul", (factor(a, line), factor(b, line)))
+                return Reduce("sum", Call("where", (named(holds, line), product, named(other, line))), dims)
         return mapped(expr, lambda e: named(e, line))
 
     def factor(expr: Expr, line: Line) -> Expr:
@@ -57,9 +62,9 @@ def with_factors(lines: Iterable[Line], taken: Iterable[str]) -> tuple[Line, ...
 
 
 class _Cut(Cut):
-    def __init__(self, spec: MapSpec, parts: Parts, held: str) -> None:
+    def __init__(self, spec: MapSpec, parts: Parts, held: str, products: Mapping[str, Product]) -> None:
         super().__init__(spec, parts, held)
-        self.products = products_of(spec, parts)
+        self.products = products
 
     def _next(self, pending: list[str]) -> Walk:
         """The next reductions; before a product, a pass that makes a factor which is not in memory yet."""
@@ -91,4 +96,6 @@ class _Cut(Cut):
         if product is None:
             return of
         order = next((self.spec.outputs[name].dims for name in walk.outputs), tuple(self.spec.dims))
-        return replace(of, product=oriented(renamed(product, held), order))
+        lines = tuple(replace(x, expr=without_span(x.expr)) if x.name in walk.sums else x for x in of.parts.lines)
+        parts = replace(of.parts, lines=lines)
+        return replace(of, parts=parts, product=oriented(renamed(product, held), order))

@@ -27,8 +27,18 @@ def _linear(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, A
         return {"y": UNARY[fields["kind"]](np.inner(arrays["x"], arrays["w"]) + arrays.get("bias", 0.0))}
 
 
+def _grouped(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
+    y, begin = np.zeros((fields["tokens"], fields["out_features"])), 0
+    for matrix, end in zip(arrays["w"], arrays["ends"], strict=True):
+        end = max(begin, min(int(end), fields["tokens"]))
+        y[begin:end] = arrays["x"][begin:end] @ matrix.T
+        begin = end
+    return {"y": y}
+
+
 PRODUCTS: Mapping[str, Callable[..., dict[str, Any]]] = {
     "numpy.tensordot": _dense,
     "numpy.matmul": _baddbmm,
     "numpy.inner": _linear,
+    "torch._grouped_mm": _grouped,
 }

@@ -59,6 +59,8 @@ _CLASSES = {
     "matrix.grouped_mm_backward": "GroupedMmBackwardDescriptor GroupedMmBackwardPlan",
     "matrix.linear": "LinearDescriptor LinearPlan",
     "matrix.linear_backward": "LinearBackwardDescriptor LinearBackwardPlan",
+    "matrix.masked_mm": "MaskedMmDescriptor MaskedMmPlan",
+    "matrix.masked_mm_backward": "MaskedMmBackwardDescriptor MaskedMmBackwardPlan",
     "normalization.batch_norm": "BatchNormDescriptor BatchNormPlan",
     "normalization.batch_norm_backward": "BatchNormBackwardDescriptor BatchNormBackwardPlan",
     "normalization.group_norm": "GroupNormDescriptor GroupNormPlan",
@@ -164,6 +166,8 @@ if TYPE_CHECKING:
     from .matrix.grouped_mm_backward import *
     from .matrix.linear import *
     from .matrix.linear_backward import *
+    from .matrix.masked_mm import *
+    from .matrix.masked_mm_backward import *
     from .normalization.batch_norm import *
     from .normalization.batch_norm_backward import *
     from .normalization.group_norm import *

@@ -290,6 +290,15 @@ def log_softmax_backward(dy: rt.Array, y: rt.Array, *, softmax_axis: int | None 
                          stream: rt.Stream = None) -> Any:
     """Gradient of log-softmax. See `LogSoftmaxBackwardPlan.run`, `LogSoftmaxBackwardDescriptor`."""
 
+def masked_mm(x: rt.Array, w: rt.Array, counts: rt.Array, *, y: rt.Array = None, stream: rt.Stream = None) -> Any:
+    """Products of matrices of which the first rows count, with the same bits in a batch of any size. See
+    `MaskedMmPlan.run`, `MaskedMmDescriptor`."""
+
+_masked_mm_backward = NamedTuple("_masked_mm_backward", [("dx", Any), ("dw", Any)])
+def masked_mm_backward(dy: rt.Array, x: rt.Array, w: rt.Array, counts: rt.Array, *, dx: rt.Array = None,
+                       dw: rt.Array = None, stream: rt.Stream = None) -> _masked_mm_backward:
+    """Gradients of masked_mm with respect to x and w. See `MaskedMmBackwardPlan.run`, `MaskedMmBackwardDescriptor`."""
+
 def pad2d(x: rt.Array, *, top: int, bottom: int, left: int, right: int, value: float = 0.0, y: rt.Array = None,
           stream: rt.Stream = None) -> Any:
     """A value around the last two axes of an array; negative numbers take rows and columns away. See

@@ -36,9 +36,17 @@ def _grouped(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, 
     return {"y": y}
 
 
+def _masked(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
+    y = np.zeros((fields["groups"], fields["capacity"], fields["out_features"]))
+    for to, x, matrix, count in zip(y, arrays["x"], arrays["w"], arrays["counts"], strict=True):
+        to[: max(0, int(count))] = x[: max(0, int(count))] @ matrix.T
+    return {"y": y}
+
+
 PRODUCTS: Mapping[str, Callable[..., dict[str, Any]]] = {
     "numpy.tensordot": _dense,
     "numpy.matmul": _baddbmm,
     "numpy.inner": _linear,
     "torch._grouped_mm": _grouped,
+    "deep_gemm.m_grouped_gemm_masked": _masked,
 }

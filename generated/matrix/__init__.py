@@ -2,4 +2,5 @@
 
 __all__ = (
     "baddbmm", "dense_gemm", "dense_gemm_backward", "grouped_mm", "grouped_mm_backward", "linear", "linear_backward",
+    "masked_mm", "masked_mm_backward",
 )

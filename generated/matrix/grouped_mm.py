@@ -33,7 +33,7 @@ class GroupedMmPlan(rt.MatmulPlan[GroupedMmDescriptor]):
         ),
         rt.Argument("y", "out", "array", doc="the products"),
     )
-    RUNGS = ("deterministic", "bit_stable_on_same_hardware")
+    RUNGS = ("deterministic", "bit_stable_on_same_hardware", "batch_invariant")
     EXTENTS = (
         rt.Extent("tokens", "x", axis=0),
         rt.Extent("groups", "w", axis=0),

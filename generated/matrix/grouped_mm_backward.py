@@ -37,7 +37,10 @@ class GroupedMmBackwardPlan(rt.MatmulPlan[GroupedMmBackwardDescriptor]):
         rt.Argument("dx", "out", "array", doc="gradient with respect to x"),
         rt.Argument("dw", "out", "array", doc="gradient with respect to w"),
     )
-    RUNGS = ("deterministic", "bit_stable_on_same_hardware")
+    PROMISES = rt.table(
+        dx=("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
+        dw=("deterministic", "bit_stable_on_same_hardware"),
+    )
     EXTENTS = (
         rt.Extent("tokens", "dy", axis=0),
         rt.Extent("groups", "w", axis=0),

@@ -42,6 +42,9 @@ _CASES = (
 )
 
 
+_EXACT = ("max", "min", "any", "all")  # reductions whose result no order changes
+
+
 class MatmulFamily(MapFamily):
     """Rows are what is independent."""
 
@@ -88,7 +91,7 @@ class MatmulFamily(MapFamily):
                     behind.add(line)
                     pending += reads(lines[line])
             sums = {n: expr for n in behind if isinstance(expr := lines[n], Reduce)}
-            if any(n not in products or batch in expr.dims for n, expr in sums.items()):
+            if any((n not in products and expr.kind not in _EXACT) or batch in expr.dims for n, expr in sums.items()):
                 yield name, BATCH, f"{name!r} rests on a sum that depends on how large the batch is; drop {BATCH}"
 
     @staticmethod

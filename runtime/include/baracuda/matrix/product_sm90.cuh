@@ -108,8 +108,16 @@ template <class Program> struct ProductTiles {
     __device__ __forceinline__ int first_row() const {
         return Shape::SWAPPED ? column : row / (Shape::BLOCK_M * Shape::CLUSTER) * (Shape::BLOCK_M * Shape::CLUSTER);
     }
-    // How many terms its sums have: the same for all blocks of a cluster, which load for each other.
-    __device__ __forceinline__ int terms() const { return span.terms(first_row(), args); }
+    // Of how many places of the depth its sums are: the same for all blocks of a cluster, which load for each other.
+    // Where there are no terms it is one place beyond the edge, of zeros.
+    __device__ __forceinline__ int terms() const {
+        const int terms = span.terms(first_row(), args);
+        return SPAN == Span::NONE ? terms : max(terms, 1);
+    }
+    __device__ __forceinline__ int first_term() const {
+        const bool has_any = SPAN == Span::NONE || span.terms(first_row(), args) > 0;
+        return has_any ? span.first_term() : int(args.depth);
+    }
     __device__ __forceinline__ int step() const { return int(gridDim.x) / Shape::CLUSTER; }
     __device__ __forceinline__ void skip() { index += step(); }
     __device__ __forceinline__ bool is_last() const { return index >= count; }  // of this block
@@ -158,7 +166,7 @@ __device__ __forceinline__ void produce(const ProductShared& shared, unsigned ra
     const int share = int(rank) * SHARE;
     Ring<Shape::STAGES> ring;
     for (ProductTiles<Program> tile(args); tile.next(rank);) {
-        const int from = tile.span.first_term(), depth = from + tile.terms();
+        const int from = tile.first_term(), depth = from + tile.terms();
         const int a_matrix = moves_a ? tile.matrix : 0, b_matrix = moves_b ? tile.matrix : 0;
 #pragma unroll 1
         for (int k = from; k < depth; k += Shape::BLOCK_K) {
@@ -300,13 +308,6 @@ template <class Program> struct ProductConsumer {
 
     // The sums of a tile. `last`: no other follows it in this block.
     __device__ __forceinline__ void multiply(Sums& sum, int depth, bool last) {
-        if (SPAN != Span::NONE && depth == 0) {
-#pragma unroll
-            for (int s = 0; s < Shape::STEPS; ++s)
-#pragma unroll
-                for (int i = 0; i < Product::REGISTERS; ++i) sum[s][i] = 0.0f;
-            return;
-        }
         const Matrix of_a = Matrix::at(shared.a(0) + first_row * 128, Shape::PANEL);
         const Matrix of_b = Matrix::at(shared.b(0), Shape::PANEL);
         unsigned before = 0;

@@ -61,6 +61,12 @@ _CLASSES = {
     "matrix.linear_backward": "LinearBackwardDescriptor LinearBackwardPlan",
     "matrix.masked_mm": "MaskedMmDescriptor MaskedMmPlan",
     "matrix.masked_mm_backward": "MaskedMmBackwardDescriptor MaskedMmBackwardPlan",
+    "moe.grouped_swiglu": "GroupedSwigluDescriptor GroupedSwigluPlan",
+    "moe.grouped_swiglu_backward": "GroupedSwigluBackwardDescriptor GroupedSwigluBackwardPlan",
+    "moe.moe_combine": "MoeCombineDescriptor MoeCombinePlan",
+    "moe.moe_combine_backward": "MoeCombineBackwardDescriptor MoeCombineBackwardPlan",
+    "moe.moe_permute": "MoePermuteDescriptor MoePermutePlan",
+    "moe.topk_softmax": "TopkSoftmaxDescriptor TopkSoftmaxPlan",
     "normalization.batch_norm": "BatchNormDescriptor BatchNormPlan",
     "normalization.batch_norm_backward": "BatchNormBackwardDescriptor BatchNormBackwardPlan",
     "normalization.group_norm": "GroupNormDescriptor GroupNormPlan",
@@ -168,6 +174,12 @@ if TYPE_CHECKING:
     from .matrix.linear_backward import *
     from .matrix.masked_mm import *
     from .matrix.masked_mm_backward import *
+    from .moe.grouped_swiglu import *
+    from .moe.grouped_swiglu_backward import *
+    from .moe.moe_combine import *
+    from .moe.moe_combine_backward import *
+    from .moe.moe_permute import *
+    from .moe.topk_softmax import *
     from .normalization.batch_norm import *
     from .normalization.batch_norm_backward import *
     from .normalization.group_norm import *

@@ -36,6 +36,12 @@ def _grouped(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, 
     return {"y": y}
 
 
+def _swiglu(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
+    with np.errstate(all="ignore"):
+        gate, up = (_grouped(fields, {**arrays, "w": arrays[name]})["y"] for name in ("w_gate", "w_up"))
+        return {"y": UNARY["silu"](gate) * up}
+
+
 def _masked(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
     y = np.zeros((fields["groups"], fields["capacity"], fields["out_features"]))
     for to, x, matrix, count in zip(y, arrays["x"], arrays["w"], arrays["counts"], strict=True):
@@ -48,5 +54,6 @@ PRODUCTS: Mapping[str, Callable[..., dict[str, Any]]] = {
     "numpy.matmul": _baddbmm,
     "numpy.inner": _linear,
     "torch._grouped_mm": _grouped,
+    "torch._grouped_mm of two": _swiglu,
     "deep_gemm.m_grouped_gemm_masked": _masked,
 }

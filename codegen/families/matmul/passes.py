@@ -25,7 +25,7 @@ def passes(spec: MapSpec, held: str = "held") -> tuple[Pass, ...]:
     """
     parts = parts_with_factors(spec)
     products = products_of(spec, parts)
-    return tuple(_Cut(spec, hoisted(by_ends(parts, spec, products)), held, products).passes())
+    return tuple(_Cut(spec, hoisted(by_ends(parts, spec, products), products), held, products).passes())
 
 
 def parts_with_factors(spec: MapSpec) -> Parts:

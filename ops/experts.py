@@ -29,9 +29,9 @@ def moe(
 
     An expert `e` is `(silu(x @ w_gate[e].T) * (x @ w_up[e].T)) @ w_down[e].T`. Shapes: x [tokens, width], logits
     [tokens, experts], w_gate and w_up [experts, hidden, width], w_down [experts, width, hidden]; all of one element
-    type. Of equal logits the first expert is chosen; `renormalize` makes the weights of a row add up to 1. How many rows
-    an expert has stays on the device, so the call can be captured in a graph. Repeated calls give the same bits. Records
-    no gradients.
+    type. Of equal logits the first expert is chosen; `renormalize` makes the weights of a row add up to 1. How many
+    rows an expert has stays on the device, so the call can be captured in a graph. Repeated calls give the same bits.
+    Records no gradients.
     """
     import baracuda.generated as of
 
@@ -52,7 +52,8 @@ def moe(
             tokens=tokens, top_k=top_k, permuted=tokens * top_k, width=width, element=element
         ),
     }
-    classes = (of.TopkSoftmaxPlan, of.MoePermutePlan, of.GroupedSwigluPlan, of.GroupedMmPlan, of.MoeCombinePlan)
+    layers: tuple[Any, ...] = (of.GroupedSwigluPlan, of.GroupedMmPlan)
+    classes = (of.TopkSoftmaxPlan, of.MoePermutePlan, *layers, of.MoeCombinePlan)
     plans: dict[str, Any] = {
         name: plan.select(descriptor, device=device)
         for plan, (name, descriptor) in zip(classes, descriptors.items(), strict=True)
@@ -105,4 +106,5 @@ def _check(arrays: Mapping[str, Any], views: Mapping[str, rt.TensorView]) -> Non
     if torch is not None and torch.is_grad_enabled():
         for name, array in arrays.items():
             if by_ancestry(type(array), {"torch.Tensor": True}) and array.requires_grad:
-                raise rt.Unsupported(f"moe: {name!r} requires a gradient, which moe does not record; use torch.no_grad()")
+                message = f"moe: {name!r} requires a gradient, which moe does not record"
+                raise rt.Unsupported(f"{message}; use torch.no_grad()")

@@ -383,7 +383,7 @@ class _Bounds:
         errors = [np.asarray(of.error, np.float64) + self.how.split for of in (a, b)]
         moved = sums(sizes[0] + errors[0], errors[1]) + sums(errors[0], sizes[1])
         moved = np.where(np.isnan(moved), np.inf, moved)  # 0 times a factor in any doubt
-        along = tuple(dim for dim in dims if _has_axis(a.value, dim, self.space) and _has_axis(b.value, dim, self.space))
+        along = tuple(dim for dim in dims if all(_has_axis(of.value, dim, self.space) for of in (a, b)))
         count = self.space.count(along)
         if holds is not None and any(_has_axis(holds, dim, self.space) for dim in along):
             count = int(np.max(np.sum(holds, axis=self.space.axes(along)), initial=0))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ...program import Name, ProgramError, Reduce, to_source
-from ...program.tree import Call, Cast, Expr, terms_of
+from ...program import ProgramError, Reduce, to_source
+from ...program.tree import Cast, Expr, terms_of
 from ..map.program import Parts
 from ..map.spec import MapSpec
 from .spans import Span, span_of

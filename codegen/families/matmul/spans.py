@@ -47,9 +47,11 @@ def span_of(expr: Expr, spec: MapSpec, parts: Parts, number: int = 0) -> Span | 
         text = f"each of {span.dim} is multiplied by one matrix; sum over {span.matrix} too, which one factor has"
         raise ProgramError(text, number)
     if span.segments and span.dim in expr.dims and (held or span.matrix in expr.dims):
-        raise ProgramError(f"a segment of {span.dim} makes one matrix each; no factor has the dim {span.matrix}", number)
+        text = f"each segment of {span.dim} makes one matrix; no factor has the dim {span.matrix}"
+        raise ProgramError(text, number)
     if not span.segments and (held != 2 or span.matrix in expr.dims):
-        raise ProgramError(f"{span.ends!r} counts along {span.dim} of each matrix; both factors have a {span.matrix}", number)
+        text = f"{span.ends!r} counts along {span.dim} of each matrix; both factors have the dim {span.matrix}"
+        raise ProgramError(text, number)
     return span
 
 

@@ -69,7 +69,7 @@ class _Variant(NamedTuple):
 
 
 def _fits_span(layout: _Layout, span: tuple[str, str, bool]) -> bool:
-    """Whether packs of a layout do not lie along a dim of which matrices have parts, so that these may begin anywhere."""
+    """Whether packs of a layout do not lie along a dim of which matrices have parts: these may begin anywhere."""
     _, of, segments = span
     return layout.strided or (
         layout.left_side and layout.right_side if of == "depth" else not (segments and layout.left_side)
@@ -99,7 +99,7 @@ class MatmulPlan(PassedPlan[M]):
     DIMS: ClassVar[Mapping[str, str]] = {}  # "batch", "rows", "columns", "depth" -> dim; there may be no batch
     SIZES: ClassVar[tuple[str, ...]] = ()  # dims whose size the program reads
     SCALARS: ClassVar[tuple[str, ...]] = ()  # descriptor fields the kernel reads
-    # The array that says of which "rows" or how much "depth" each matrix has, and whether these parts follow each other.
+    # The array that says which "rows" or how much "depth" each matrix has, and whether these parts follow each other.
     SPAN: ClassVar[tuple[str, str, bool] | None] = None
 
     @classmethod
@@ -190,7 +190,7 @@ class MatmulPlan(PassedPlan[M]):
 
     @classmethod
     def schedules(cls) -> tuple[tuple[str, tuple[str, ...], str], ...]:
-        """Architecture, element types and text of each schedule. Parts of matrices do not take turns with one another."""
+        """Architecture, element types and text of each schedule; warpgroups do not alternate where tiles differ."""
         return tuple(row for row in SCHEDULES if cls.SPAN is None or "alternate1" not in row[2])
 
     @classmethod

@@ -187,8 +187,9 @@ template <class Program> __device__ __forceinline__ void walk(const typename Pro
         const long long terms = span.terms(row, args);
         const typename Tile::Left left = {(args.*Of::LEFT_ARRAY).data + matrix * left_stride[0] + term * left_stride[2],
                                           left_stride[1], left_stride[2], span.last_row(args), terms};
-        const typename Tile::Right right = {(args.*Of::RIGHT_ARRAY).data + matrix * right_stride[0] + term * right_stride[2],
-                                            right_stride[1], right_stride[2], args.columns, terms};
+        const typename Tile::Right right = {
+            (args.*Of::RIGHT_ARRAY).data + matrix * right_stride[0] + term * right_stride[2], right_stride[1],
+            right_stride[2], args.columns, terms};
         tile.add(left, right, row, column, warp_row, warp_column);
         tile.store(left, right, matrix, row + warp_row, column + warp_column, span.live_rows(args), args);
     }

@@ -67,7 +67,8 @@ __device__ void moe_permute_copy(const Args& args) {
                 pack.store(to + i);
             }
         } else {
-            for (long long i = lane; i < args.width; i += WARP) to[i * args.rows.stride[1]] = from[i * args.x.stride[1]];
+            for (long long i = lane; i < args.width; i += WARP)
+                to[i * args.rows.stride[1]] = from[i * args.x.stride[1]];
         }
     }
 }

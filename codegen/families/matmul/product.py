@@ -41,16 +41,16 @@ def factors_of(expr: Expr) -> tuple[str, str, tuple[str, ...]] | None:
 
 def products_of(spec: MapSpec, parts: Parts) -> dict[str, Product]:
     """The reductions that are matrix products; raises ProgramError, with what the first one lacks, if none is."""
-    found, why = dict[str, Product](), list[ProgramError]()
+    found, why = dict[str, Product](), list[tuple[bool, ProgramError]]()
     for line in parts.sum_lines:
         try:
             found[line.name] = product_of(line.expr, spec, parts, line.number)
         except ProgramError as error:
-            why.append(error)
+            why.append((factors_of(line.expr) is None, error))
     if found:
         return found
     none = ProgramError("there is no matrix product; write sum(a * b, dim)", parts.lines[0].number)
-    raise [*why, none][0]
+    raise min(why, key=lambda of: of[0], default=(True, none))[1]  # of the first that multiplies
 
 
 def product_of(expr: Expr, spec: MapSpec, parts: Parts, number: int = 0) -> Product:
@@ -68,7 +68,7 @@ def product_of(expr: Expr, spec: MapSpec, parts: Parts, number: int = 0) -> Prod
     both = (of_a & of_b) - {*summed} - group
     rows, columns, depth = of_a - of_b - group, of_b - of_a - group, {*summed} - group
     if len(both | group) > 1 or len(rows) != 1 or len(columns) != 1 or len(depth) != 1 or not depth <= of_a & of_b:
-        own_a, own_b, of_both = (_listed(spec, dims) for dims in (rows, columns, both | depth))
+        own_a, own_b, of_both = (_listed(spec, dims) for dims in (rows, columns, both | group))
         own = f"{a!r} has dims {own_a} of its own, {b!r} {own_b}, both {of_both}"
         raise ProgramError(f"{own}; a matrix product has one, one and at most one", number)
     batch = next(iter(both | group), "")

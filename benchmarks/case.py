@@ -32,6 +32,7 @@ class Tensor:
     shape: tuple[int, ...]
     kind: ElementKind
     drawn: tuple[float, float] | None = None  # the range that its numbers are from
+    ascending: bool = False  # whether they are in order, and the last is the end of the range
 
     @property
     def nbytes(self) -> int:
@@ -88,7 +89,11 @@ class Case:
         drawn = {**self.spec.of_kind(self.values.get("kind")).tests.ranges, **self.spec.bench.ranges}
         ints = [n for n, t in self.spec.inputs.items() if t.dtype == ("T",) and self.spec.sort_of(t) == "int"]
         drawn = {**dict.fromkeys(ints, _OF_INTS), **drawn}
-        return [Tensor(n, a.role, tuple(shapes[n][0]), plan.elements_of(n)[0], drawn.get(n)) for n, a in present]
+        ascending = self.spec.bench.ascending
+        return [
+            Tensor(n, a.role, tuple(shapes[n][0]), plan.elements_of(n)[0], drawn.get(n), n in ascending)
+            for n, a in present
+        ]
 
     def flops(self) -> int | None:
         """Additions and multiplications, if the spec counts them."""

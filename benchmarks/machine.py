@@ -106,7 +106,11 @@ class TorchMachine:
             if drawn is None:
                 raise AssertionError(f"no benchmark draws {tensor.kind} for {tensor.name!r} without tests.ranges")
             low, high = map(int, drawn)
-            return self.torch.randint(low, high + 1, tensor.shape, dtype=dtype, device=self.place)
+            numbers = self.torch.randint(low, high + 1, tensor.shape, dtype=dtype, device=self.place)
+            if tensor.ascending:
+                numbers = numbers.sort().values
+                numbers[-1:] = high
+            return numbers
         wide = self.torch.float64 if dtype == self.torch.float64 else self.torch.float32
         draw = wide if dtype.itemsize == 1 else dtype
         if drawn is None:

@@ -57,10 +57,20 @@ _CLASSES = {
     "matrix.baddbmm": "BaddbmmDescriptor BaddbmmPlan",
     "matrix.dense_gemm": "DenseGemmDescriptor DenseGemmPlan",
     "matrix.dense_gemm_backward": "DenseGemmBackwardDescriptor DenseGemmBackwardPlan",
+    "matrix.grouped_mm": "GroupedMmDescriptor GroupedMmPlan",
+    "matrix.grouped_mm_backward": "GroupedMmBackwardDescriptor GroupedMmBackwardPlan",
     "matrix.int4_linear": "Int4LinearDescriptor Int4LinearPlan",
     "matrix.int4_linear_backward": "Int4LinearBackwardDescriptor Int4LinearBackwardPlan",
     "matrix.linear": "LinearDescriptor LinearPlan",
     "matrix.linear_backward": "LinearBackwardDescriptor LinearBackwardPlan",
+    "matrix.masked_mm": "MaskedMmDescriptor MaskedMmPlan",
+    "matrix.masked_mm_backward": "MaskedMmBackwardDescriptor MaskedMmBackwardPlan",
+    "moe.grouped_swiglu": "GroupedSwigluDescriptor GroupedSwigluPlan",
+    "moe.grouped_swiglu_backward": "GroupedSwigluBackwardDescriptor GroupedSwigluBackwardPlan",
+    "moe.moe_combine": "MoeCombineDescriptor MoeCombinePlan",
+    "moe.moe_combine_backward": "MoeCombineBackwardDescriptor MoeCombineBackwardPlan",
+    "moe.moe_permute": "MoePermuteDescriptor MoePermutePlan",
+    "moe.topk_softmax": "TopkSoftmaxDescriptor TopkSoftmaxPlan",
     "normalization.batch_norm": "BatchNormDescriptor BatchNormPlan",
     "normalization.batch_norm_backward": "BatchNormBackwardDescriptor BatchNormBackwardPlan",
     "normalization.group_norm": "GroupNormDescriptor GroupNormPlan",
@@ -164,10 +174,20 @@ if TYPE_CHECKING:
     from .matrix.baddbmm import *
     from .matrix.dense_gemm import *
     from .matrix.dense_gemm_backward import *
+    from .matrix.grouped_mm import *
+    from .matrix.grouped_mm_backward import *
     from .matrix.int4_linear import *
     from .matrix.int4_linear_backward import *
     from .matrix.linear import *
     from .matrix.linear_backward import *
+    from .matrix.masked_mm import *
+    from .matrix.masked_mm_backward import *
+    from .moe.grouped_swiglu import *
+    from .moe.grouped_swiglu_backward import *
+    from .moe.moe_combine import *
+    from .moe.moe_combine_backward import *
+    from .moe.moe_permute import *
+    from .moe.topk_softmax import *
     from .normalization.batch_norm import *
     from .normalization.batch_norm_backward import *
     from .normalization.group_norm import *

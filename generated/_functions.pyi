@@ -233,6 +233,28 @@ def group_norm_backward(dy: rt.Array, x: rt.Array, gamma: rt.Array = None, mu: r
     """Gradients of group_norm with respect to x and gamma and beta. See `GroupNormBackwardPlan.run`,
     `GroupNormBackwardDescriptor`."""
 
+def grouped_mm(x: rt.Array, w: rt.Array, ends: rt.Array, *, y: rt.Array = None, stream: rt.Stream = None) -> Any:
+    """Rows that are sorted by group times the matrix of their group, with the same bits in a batch of any size. See
+    `GroupedMmPlan.run`, `GroupedMmDescriptor`."""
+
+_grouped_mm_backward = NamedTuple("_grouped_mm_backward", [("dx", Any), ("dw", Any)])
+def grouped_mm_backward(dy: rt.Array, x: rt.Array, w: rt.Array, ends: rt.Array, *, dx: rt.Array = None,
+                        dw: rt.Array = None, stream: rt.Stream = None) -> _grouped_mm_backward:
+    """Gradients of grouped_mm with respect to x and w. See `GroupedMmBackwardPlan.run`,
+    `GroupedMmBackwardDescriptor`."""
+
+def grouped_swiglu(x: rt.Array, w_gate: rt.Array, w_up: rt.Array, ends: rt.Array, *, y: rt.Array = None,
+                   stream: rt.Stream = None) -> Any:
+    """Rows that are sorted by group times two matrices of their group, one product times SiLU of the other. See
+    `GroupedSwigluPlan.run`, `GroupedSwigluDescriptor`."""
+
+_grouped_swiglu_backward = NamedTuple("_grouped_swiglu_backward", [("dx", Any), ("dw_gate", Any), ("dw_up", Any)])
+def grouped_swiglu_backward(dy: rt.Array, x: rt.Array, w_gate: rt.Array, w_up: rt.Array, ends: rt.Array, *,
+                            dx: rt.Array = None, dw_gate: rt.Array = None, dw_up: rt.Array = None,
+                            stream: rt.Stream = None) -> _grouped_swiglu_backward:
+    """Gradients of grouped_swiglu with respect to x and w_gate and w_up. See `GroupedSwigluBackwardPlan.run`,
+    `GroupedSwigluBackwardDescriptor`."""
+
 def int4_linear(x: rt.Array, codes: rt.Array, scale: rt.Array, zero: rt.Array, *, group_size: int = 128,
                 y: rt.Array = None, stream: rt.Stream = None) -> Any:
     """A linear layer whose weights are numbers of four bits, with a scale and a zero point for each group of them.
@@ -303,6 +325,33 @@ def log_softmax(x: rt.Array, *, softmax_axis: int | None = None, y: rt.Array = N
 def log_softmax_backward(dy: rt.Array, y: rt.Array, *, softmax_axis: int | None = None, dx: rt.Array = None,
                          stream: rt.Stream = None) -> Any:
     """Gradient of log-softmax. See `LogSoftmaxBackwardPlan.run`, `LogSoftmaxBackwardDescriptor`."""
+
+def masked_mm(x: rt.Array, w: rt.Array, counts: rt.Array, *, y: rt.Array = None, stream: rt.Stream = None) -> Any:
+    """Products of matrices of which the first rows count, with the same bits in a batch of any size. See
+    `MaskedMmPlan.run`, `MaskedMmDescriptor`."""
+
+_masked_mm_backward = NamedTuple("_masked_mm_backward", [("dx", Any), ("dw", Any)])
+def masked_mm_backward(dy: rt.Array, x: rt.Array, w: rt.Array, counts: rt.Array, *, dx: rt.Array = None,
+                       dw: rt.Array = None, stream: rt.Stream = None) -> _masked_mm_backward:
+    """Gradients of masked_mm with respect to x and w. See `MaskedMmBackwardPlan.run`, `MaskedMmBackwardDescriptor`."""
+
+def moe_combine(rows: rt.Array, places: rt.Array, weights: rt.Array, *, y: rt.Array = None,
+                stream: rt.Stream = None) -> Any:
+    """The results of each row's experts, weighted and added in the order of its experts. See `MoeCombinePlan.run`,
+    `MoeCombineDescriptor`."""
+
+_moe_combine_backward = NamedTuple("_moe_combine_backward", [("drows", Any), ("dweights", Any)])
+def moe_combine_backward(dy: rt.Array, rows: rt.Array, places: rt.Array, weights: rt.Array, *, drows: rt.Array = None,
+                         dweights: rt.Array = None, dweights_dtype: DTypeLike | None = None,
+                         stream: rt.Stream = None) -> _moe_combine_backward:
+    """Gradients of moe_combine with respect to rows and weights. See `MoeCombineBackwardPlan.run`,
+    `MoeCombineBackwardDescriptor`."""
+
+_moe_permute = NamedTuple("_moe_permute", [("rows", Any), ("places", Any), ("ends", Any)])
+def moe_permute(x: rt.Array, ids: rt.Array, *, experts: int, rows: rt.Array = None, places: rt.Array = None,
+                ends: rt.Array = None, stream: rt.Stream = None) -> _moe_permute:
+    """Rows sorted by expert, each as often as it has experts, in the same order every time. See
+    `MoePermutePlan.run`, `MoePermuteDescriptor`."""
 
 def pad2d(x: rt.Array, *, top: int, bottom: int, left: int, right: int, value: float = 0.0, y: rt.Array = None,
           stream: rt.Stream = None) -> Any:
@@ -498,6 +547,12 @@ def ternary_backward(dy: rt.Array, a: rt.Array, b: rt.Array, c: rt.Array, *, kin
                      stream: rt.Stream = None) -> _ternary_backward:
     """Gradients of ternary with respect to a and b and c. See `TernaryBackwardPlan.run`,
     `TernaryBackwardDescriptor`."""
+
+_topk_softmax = NamedTuple("_topk_softmax", [("weights", Any), ("ids", Any)])
+def topk_softmax(logits: rt.Array, *, top_k: int, renormalize: bool = False, weights: rt.Array = None,
+                 ids: rt.Array = None, stream: rt.Stream = None) -> _topk_softmax:
+    """The gate of a mixture of experts: the largest softmax weights of each row, and whose they are. See
+    `TopkSoftmaxPlan.run`, `TopkSoftmaxDescriptor`."""
 
 def unary(x: rt.Array, *, kind: str, y: rt.Array = None, stream: rt.Stream = None) -> Any:
     """A function of each element. See `UnaryPlan.run`, `UnaryDescriptor`."""

@@ -186,7 +186,39 @@ def _of_kinds(function: Callable[..., dict[str, Any]], fields: Fields, t: Tensor
     return function(torch, fields, {name: tensor for name, tensor in t.items() if name not in ("y", "at", "dy")})
 
 
+def _grouped_mm(fields: Fields, t: Tensors) -> dict[str, Any]:
+    return {"y": torch._grouped_mm(t["x"], t["w"].mT, offs=t["ends"])}
+
+
+def _grouped_swiglu(fields: Fields, t: Tensors) -> dict[str, Any]:
+    gate, up = (torch._grouped_mm(t["x"], t[name].mT, offs=t["ends"]) for name in ("w_gate", "w_up"))
+    return {"y": F.silu(gate) * up}
+
+
+def _topk_softmax(fields: Fields, t: Tensors) -> dict[str, Any]:
+    weights, ids = torch.softmax(t["logits"].float(), 1).topk(fields["top_k"])
+    return {"weights": weights / weights.sum(1, keepdim=True) if fields["renormalize"] else weights, "ids": ids.int()}
+
+
+def _moe_permute(fields: Fields, t: Tensors) -> dict[str, Any]:
+    order = torch.argsort(t["ids"].flatten(), stable=True)
+    places = torch.empty_like(order).scatter_(0, order, torch.arange(order.numel(), device=order.device))
+    ends = torch.bincount(t["ids"].flatten(), minlength=fields["experts"]).cumsum(0)
+    rows = t["x"][order // fields["top_k"]]
+    return {"rows": rows, "places": places.reshape(t["ids"].shape).int(), "ends": ends.int()}
+
+
+def _moe_combine(fields: Fields, t: Tensors) -> dict[str, Any]:
+    read = t["rows"][t["places"].long()]
+    return {"y": torch.einsum("tk,tkw->tw", t["weights"].to(read.dtype), read)}
+
+
 FORWARD: dict[str, Function] = {
+    "grouped_mm": _grouped_mm,
+    "grouped_swiglu": _grouped_swiglu,
+    "topk_softmax": _topk_softmax,
+    "moe_permute": _moe_permute,
+    "moe_combine": _moe_combine,
     **{op: partial(_of_kinds, function) for op, function in KINDS.items()},
     "swiglu": _swiglu,
     "geglu": _geglu,

@@ -14,7 +14,7 @@ from typing import Any
 
 from baracuda.runtime import Unsupported
 
-from . import torch_kinds, torch_random
+from . import torch_experts, torch_kinds, torch_random
 
 Fields = Mapping[str, Any]
 Tensors = Mapping[str, Any]
@@ -396,6 +396,7 @@ FORWARD: dict[str, Values] = {
     "ema": _ema,
     "clip_norm": _clip_norm,
     **torch_kinds.FORWARD,
+    **torch_experts.FORWARD,
     "swiglu": _swiglu,
     "geglu": _geglu,
     "dropout": torch_random.dropout,

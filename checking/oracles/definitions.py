@@ -17,6 +17,7 @@ from baracuda.runtime import SpecError
 from baracuda.runtime.values import short_repr
 
 from . import elementwise
+from .experts import EXPERTS
 from .products import PRODUCTS
 from .reduction import INT_REDUCTION, reduced
 from .segments import SEGMENTS
@@ -343,6 +344,7 @@ def _linear_logaddexp(fields: Fields, arrays: Arrays) -> dict[str, Any]:
 
 
 _ADAPTERS: dict[str, Adapter] = {
+    **EXPERTS,
     **PRODUCTS,
     **SEGMENTS,
     "numpy.reduce_axes": lambda fields, arrays: {"y": reduced(fields, arrays["x"])},

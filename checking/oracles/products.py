@@ -34,6 +34,26 @@ def _int4(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any
     codes = np.stack([pairs % 16, pairs // 16], axis=-1).reshape(len(words), -1)[:, :depth].astype(float)
     scale, zero = (np.repeat(arrays[n], fields["group_size"], axis=1)[:, :depth] for n in ("scale", "zero"))
     return {"y": np.inner(arrays["x"], scale * codes - scale * zero)}
+def _grouped(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
+    y, begin = np.zeros((fields["tokens"], fields["out_features"])), 0
+    for matrix, end in zip(arrays["w"], arrays["ends"], strict=True):
+        end = max(begin, min(int(end), fields["tokens"]))
+        y[begin:end] = arrays["x"][begin:end] @ matrix.T
+        begin = end
+    return {"y": y}
+
+
+def _swiglu(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
+    with np.errstate(all="ignore"):
+        gate, up = (_grouped(fields, {**arrays, "w": arrays[name]})["y"] for name in ("w_gate", "w_up"))
+        return {"y": UNARY["silu"](gate) * up}
+
+
+def _masked(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
+    y = np.zeros((fields["groups"], fields["capacity"], fields["out_features"]))
+    for to, x, matrix, count in zip(y, arrays["x"], arrays["w"], arrays["counts"], strict=True):
+        to[: max(0, int(count))] = x[: max(0, int(count))] @ matrix.T
+    return {"y": y}
 
 
 PRODUCTS: Mapping[str, Callable[..., dict[str, Any]]] = {
@@ -41,4 +61,7 @@ PRODUCTS: Mapping[str, Callable[..., dict[str, Any]]] = {
     "numpy.matmul": _baddbmm,
     "numpy.inner": _linear,
     "numpy.inner_int4": _int4,
+    "torch._grouped_mm": _grouped,
+    "torch._grouped_mm of two": _swiglu,
+    "deep_gemm.m_grouped_gemm_masked": _masked,
 }

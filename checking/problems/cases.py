@@ -90,8 +90,9 @@ def problems(subject: Subject, sku: KernelSku, limit: int = 1 << 21) -> list[Pro
             by_descriptor.setdefault(problem.descriptor, problem)
     if not any(problem.size for problem in by_descriptor.values()):
         own = (case for case in subject.spec.tests.cases[::-1] if case.get("dtype", sku.element) == sku.element)
-        serving = (case for case in own if second_choice(subject, case, sku))
-        add(islice(serving, _WANTED + 1), second_choice)  # of which one may have nothing to compute
+        serving = [(found.size == 0, case) for case in own if (found := second_choice(subject, case, sku))]
+        serving.sort(key=lambda of: of[0])  # those with nothing to compute come last
+        add((case for _, case in serving[: _WANTED + 1]), second_choice)
     return list(by_descriptor.values())
 
 

@@ -454,8 +454,11 @@ class _Derivation:
         return [self._summed(self._sum(terms), tuple(over))]
 
     def _picked(self, term: Term, over: frozenset[str]) -> Term:
-        """A term that counts in one cell along a dim of `over`: what it is there, so that nothing is to be summed."""
-        for condition in term.when:
+        """A term that counts in one cell along a dim of `over`: what it is there, so that nothing is to be summed.
+
+        Matrix products keep their condition, which says what each matrix is multiplied by.
+        """
+        for condition in term.when if not self.forward.products else ():
             match condition:
                 case Call(op="equal", args=(Query(what="index", of=dim), place) | (place, Query(what="index", of=dim))):
                     if dim not in over or dim in varies(place, self.dims):

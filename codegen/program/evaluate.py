@@ -15,7 +15,7 @@ import numpy as np
 from baracuda.runtime.arrays.element import ELEMENTS
 
 from .ops import OPS, NumPy
-from .tree import Call, Cast, Const, Expr, Line, Name, Query, Read, Reduce
+from .tree import Call, Cast, Const, Expr, Line, Name, Query, Read, Reduce, terms_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +76,11 @@ class _Values:
                 return _real(self.read(arg))
             case Call(op=op, args=args):
                 return self._call(op, [self.read(a) for a in args])
-            case Reduce(kind="sum", arg=Call(op="mul", args=(Name(id=a), Name(id=b))), dims=dims) if is_contraction(
-                self.names[a], self.names[b], dims, self.space
+            case Reduce(kind="sum", dims=dims) if (terms := terms_of(expr)) and is_contraction(
+                self.names[terms.left], self.names[terms.right], dims, self.space, selected=terms.condition is not None
             ):
-                return contracted(self.xp, self.names[a], self.names[b], dims, self.space)
+                holds = None if terms.condition is None else self.read(terms.condition)
+                return contracted(self.xp, self.names[terms.left], self.names[terms.right], dims, self.space, holds)
             case Reduce(kind=kind, arg=arg, dims=dims):
                 return reduce(self.xp, kind, self.read(arg), dims, self.space)
             case Read(tensor=tensor, dims=dims, places=places, outside=outside):
@@ -90,6 +91,12 @@ class _Values:
     def _call(self, op: str, args: list[Any]) -> Any:
         row = OPS[op]
         return _wrapped(row.numpy(self.xp, *(map(_real, args) if row.kind == "float" else args)))
+
+
+def _has_axis(value: Any, dim: str, space: Space) -> bool:
+    """Whether an array varies along a dim, of more than one cell."""
+    (axis,) = space.axes((dim,))
+    return np.ndim(value) > axis and np.shape(value)[axis] != 1
 
 
 def _is_discrete(value: Any) -> bool:
@@ -139,19 +146,23 @@ def reduce(xp: Any, kind: str, value: Any, dims: tuple[str, ...], space: Space) 
     return getattr(xp, kind)(value, axis=axes, keepdims=True)
 
 
-def is_contraction(a: Any, b: Any, dims: tuple[str, ...], space: Space) -> bool:
+def is_contraction(a: Any, b: Any, dims: tuple[str, ...], space: Space, *, selected: bool = False) -> bool:
     """Whether sums of products of two arrays of floats, each of which varies where the other does not, are over `dims`
-    of both: to multiply all their elements first would take far more memory."""
+    of both, or of one where a condition selects terms: to multiply all their elements first would take far more
+    memory."""
     shapes = np.shape(a), np.shape(b)
     if any(len(shape) != len(space.extents) for shape in shapes) or _is_discrete(a) or _is_discrete(b):
         return False
     own = [[n > 1 and m == 1 for n, m in zip(*pair, strict=True)] for pair in (shapes, shapes[::-1])]
     axes = dict(zip(space.axes(dims), (space.extents[dim] for dim in dims), strict=True))
-    return all(map(any, own)) and all(shape[axis] == n for shape in shapes for axis, n in axes.items())
+    shared = any if selected else all
+    return all(map(any, own)) and all(shared(shape[axis] == n for shape in shapes) for axis, n in axes.items())
 
 
-def contracted(xp: Any, a: Any, b: Any, dims: tuple[str, ...], space: Space) -> Any:
-    """The sum over `dims` of the products of two arrays, with axes of extent 1 for these."""
+def contracted(xp: Any, a: Any, b: Any, dims: tuple[str, ...], space: Space, holds: Any = None) -> Any:
+    """The sum over `dims` of the products of two arrays, with axes of extent 1 for these, where a condition `holds`."""
+    if holds is not None:
+        return _selected(xp, a, b, dims, space, holds)
     letters, gone = "abcdefghijklmnopqrstuvwxyz"[: len(space.extents)], space.axes(dims)
     shapes = np.shape(a), np.shape(b)
     varies = [[axis for axis, n in enumerate(shape) if n != 1] for shape in shapes]
@@ -161,6 +172,23 @@ def contracted(xp: Any, a: Any, b: Any, dims: tuple[str, ...], space: Space) -> 
     result = xp.einsum(f"{','.join(inputs)}->{''.join(letters[axis] for axis in kept)}", *flat)
     extents = [next((s[axis] for s in shapes if axis in kept and s[axis] != 1), 1) for axis in range(len(letters))]
     return xp.reshape(result, extents)
+
+
+def _selected(xp: Any, a: Any, b: Any, dims: tuple[str, ...], space: Space, holds: Any) -> Any:
+    """Along a dim that only one of them has, one index after the other is taken."""
+    alone = [d for d in dims if _has_axis(a, d, space) != _has_axis(b, d, space)]
+    if not alone and any(_has_axis(holds, d, space) for d in dims):
+        return contracted(xp, xp.where(holds, a, 0.0), xp.where(holds, b, 0.0), dims, space)
+    if not alone:
+        return xp.where(holds, contracted(xp, a, b, dims, space), 0.0)
+    (axis,), rest = space.axes(alone[:1]), tuple(d for d in dims if d != alone[0])
+
+    def at(x: Any, index: int) -> Any:
+        return x[(slice(None),) * axis + (slice(index, index + 1),)] if np.shape(x)[axis] > 1 else x
+
+    parts = [_selected(xp, at(a, i), at(b, i), rest, space, at(holds, i)) for i in range(space.extents[alone[0]])]
+    nothing = reduce(xp, "sum", 0.0 * (a * b), dims, space) if not parts else 0.0
+    return sum(parts, nothing)
 
 
 def picked(xp: Any, array: Any, dims: tuple[str, ...], places: list[Any], space: Space) -> tuple[Any, Any]:
@@ -262,10 +290,15 @@ class _Bounds:
                 return self._cast(self.how.casts[to], self._rounded_to_float(self.read(arg)))
             case Call(op=op, args=args):
                 return self._call(op, [self.read(a) for a in args])
-            case Reduce(kind="sum", arg=Call(op="mul", args=(Name(id=a), Name(id=b))), dims=dims) if is_contraction(
-                self.names[a].value, self.names[b].value, dims, self.space
+            case Reduce(kind="sum", dims=dims) if (terms := terms_of(expr)) and is_contraction(
+                self.names[terms.left].value,
+                self.names[terms.right].value,
+                dims,
+                self.space,
+                selected=terms.condition is not None,
             ):
-                return self._contraction(self.names[a], self.names[b], dims)
+                holds = None if terms.condition is None else self.read(terms.condition).value
+                return self._contraction(self.names[terms.left], self.names[terms.right], dims, holds)
             case Reduce(kind=kind, arg=arg, dims=dims):
                 return self._reduce(kind, self.read(arg), dims)
             case Read(tensor=tensor, dims=dims, places=places, outside=outside):
@@ -339,19 +372,22 @@ class _Bounds:
             error = error + self.how.unit_roundoff * (np.abs(result) + error) + self.how.tiny
         return Bounded(result, error)
 
-    def _contraction(self, a: Bounded, b: Bounded, dims: tuple[str, ...]) -> Bounded:
-        """A sum of products, none of which is rounded alone."""
+    def _contraction(self, a: Bounded, b: Bounded, dims: tuple[str, ...], holds: Any) -> Bounded:
+        """A sum of products, none of which is rounded alone, where a condition `holds` if there is one."""
 
         def sums(x: Any, y: Any) -> Any:
             full = np.broadcast_to(x, np.shape(a.value)), np.broadcast_to(y, np.shape(b.value))
-            return contracted(self.xp, *full, dims, self.space)
+            return contracted(self.xp, *full, dims, self.space, holds)
 
         sizes = np.abs(a.value), np.abs(b.value)
         errors = [np.asarray(of.error, np.float64) + self.how.split for of in (a, b)]
         moved = sums(sizes[0] + errors[0], errors[1]) + sums(errors[0], sizes[1])
         moved = np.where(np.isnan(moved), np.inf, moved)  # 0 times a factor in any doubt
-        count = self.space.count(dims)
-        lost = self.how.depth(dims, count) * self.how.unit_roundoff * (sums(*sizes) + moved) + count * self.how.tiny
+        along = tuple(dim for dim in dims if all(_has_axis(of.value, dim, self.space) for of in (a, b)))
+        count = self.space.count(along)
+        if holds is not None and any(_has_axis(holds, dim, self.space) for dim in along):
+            count = int(np.max(np.sum(holds, axis=self.space.axes(along)), initial=0))
+        lost = self.how.depth(along, count) * self.how.unit_roundoff * (sums(*sizes) + moved) + count * self.how.tiny
         return Bounded(sums(a.value, b.value), moved + lost)
 
     def _variance(self, result: Any, arg: Bounded, dims: tuple[str, ...]) -> Bounded:

@@ -108,6 +108,32 @@ class Scope:
         return hash((self.dims, frozenset(self.values), self.optional, frozenset(self.functions)))
 
 
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a sum of products adds up: `left * right`, or only where the condition holds."""
+
+    left: str
+    right: str
+    condition: Expr | None = None
+
+    @property
+    def product(self) -> Expr:
+        return Call("mul", (Name(self.left), Name(self.right)))
+
+
+def terms_of(expr: Expr) -> Terms | None:
+    """The terms of `sum(a * b, ...)` or `sum(where(condition, a * b, 0.0), ...)` of two names."""
+    match expr:
+        case Reduce(kind="sum", arg=Call(op="mul", args=(Name(id=a), Name(id=b)))):
+            return Terms(a, b)
+        case Reduce(
+            kind="sum",
+            arg=Call(op="where", args=(condition, Call(op="mul", args=(Name(id=a), Name(id=b))), Const(value=0))),
+        ):
+            return Terms(a, b, condition)
+    return None
+
+
 def children(expr: Expr) -> tuple[Expr, ...]:
     match expr:
         case Call(args=args):

@@ -267,6 +267,8 @@ class BenchSpec(Strict):
     """Element types of cases that name none; by default bf16, or the first of the op's where it has none."""
     ranges: Annotated[dict[Ident, Range], Arguments] = {}
     """Input -> `[low, high]`, which its values are drawn from; by default those of `tests`."""
+    ascending: Annotated[tuple[Ident, ...], Field(max_length=8, strict=False)] = ()
+    """Inputs of one axis whose values are in ascending order, the last at the end of its range."""
     flops: Expression | None = None
     """An expression over the fields for the arithmetic of a problem, where memory is not what bounds it; for example `2
     * batch_size * num_heads * query_len * key_len * (d_k + d_v)`."""

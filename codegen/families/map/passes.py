@@ -6,7 +6,7 @@ in arrays of its own. Each pass computes again what it needs of the inputs, so t
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from dataclasses import dataclass, field
 
 from ...program import Expr, Line, Name, Reduce
@@ -218,8 +218,11 @@ class Cut:
         return MapTensor.model_construct(dims=dims, doc="", dtype=dtype)
 
 
-def hoisted(parts: Parts) -> Parts:
-    """The same with a line of its own for what rests on reductions and varies less than the line that it is part of."""
+def hoisted(parts: Parts, whole: Collection[str] = ()) -> Parts:
+    """The same with a line of its own for what rests on reductions and varies less than the line that it is part of.
+
+    Lines that are named in `whole` stay as they are.
+    """
     lines, dims, late = list[Line](), dict(parts.dims), set(parts.late)
 
     def of(expr: Expr, line: Line, over: frozenset[str]) -> Expr:
@@ -233,8 +236,10 @@ def hoisted(parts: Parts) -> Parts:
 
     for line in parts.lines:
         match line.expr:
+            case _ if line.name in whole:
+                expr: Expr = line.expr
             case Reduce(kind=kind, arg=arg, dims=along):
-                expr: Expr = Reduce(kind, of(arg, line, varies(arg, dims)), along)
+                expr = Reduce(kind, of(arg, line, varies(arg, dims)), along)
             case _:
                 expr = of(line.expr, line, varies(line.expr, dims))
         lines.append(Line(line.name, expr, line.number))

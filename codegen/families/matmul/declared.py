@@ -21,7 +21,8 @@ def declares(op: MatmulOp) -> tuple[dict[str, Any], ...]:
 
 def _product(op: MatmulOp) -> dict[str, Any]:
     scalars = tuple(s.name for s in op.scalars)
-    return {"factors": op.factors, "dims": dict(op.roles), "sizes": op.sizes, "scalars": scalars}
+    found = {"factors": op.factors, "dims": dict(op.roles), "sizes": op.sizes, "scalars": scalars}
+    return found | ({"span": op.span} if op.span else {})
 
 
 def _pass(op: MapOp, of: MapOp) -> rt.MapPass | rt.MatmulPass:

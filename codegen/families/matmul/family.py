@@ -43,6 +43,9 @@ _CASES = (
 )
 
 
+_EXACT = ("max", "min", "any", "all")  # reductions whose result no order changes
+
+
 class MatmulFamily(MapFamily):
     """Rows are what is independent."""
 
@@ -92,6 +95,7 @@ class MatmulFamily(MapFamily):
                     pending += reads(lines[line])
             sums = {n: expr for n in behind if isinstance(expr := lines[n], Reduce)}
             fixed = {*products, *(n for n in sums if is_in_chunks and batch in parts.dims[n])}
+            fixed |= {n for n, expr in sums.items() if expr.kind in _EXACT}
             if any(n not in fixed or batch in expr.dims for n, expr in sums.items()):
                 yield name, BATCH, f"{name!r} rests on a sum that depends on how large the batch is; drop {BATCH}"
 

@@ -30,6 +30,13 @@ def _lowered(op: MapOp, of: Pass) -> MapOp:
     return _of_product(op, of.product) if isinstance(of.product, Product) else op
 
 
+def _span(product: Product) -> tuple[Name, Name, bool] | None:
+    if product.span is None:
+        return None
+    of = next(role for role, dim in product.roles if dim == product.span.dim)
+    return Name(product.span.ends), Name(of), product.span.segments
+
+
 def _of_product(op: MapOp, product: Product | None, chunks: tuple[tuple[Name, str], ...] = ()) -> MatmulOp:
     """The op of a product, or of several passes."""
     return MatmulOp(
@@ -37,4 +44,5 @@ def _of_product(op: MapOp, product: Product | None, chunks: tuple[tuple[Name, st
         chunks=chunks,
         factors=(Name(product.left), Name(product.right)) if product else (),
         roles=tuple((role, Name(dim)) for role, dim in product.roles) if product else (),
+        span=_span(product) if product else None,
     )

@@ -6,7 +6,7 @@ input is handed over in memory: by the product that it is made of, or by a pass 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
 
@@ -17,6 +17,7 @@ from ..map.program import Parts, numbered, parts_of, split
 from ..map.spec import MapSpec
 from . import chunks
 from .product import Product, oriented, products_of, renamed
+from .spans import by_ends, without_span
 
 
 def passes(spec: MapSpec, held: str = "held") -> tuple[Pass, ...]:
@@ -25,10 +26,12 @@ def passes(spec: MapSpec, held: str = "held") -> tuple[Pass, ...]:
     Names of arrays that are handed over end in `held`.
     """
     parts = parts_with_factors(spec)
-    cut = tuple(_Cut(spec, hoisted(parts), held).passes())
+    products = products_of(spec, parts)
+    parts = by_ends(parts, spec, products)
+    cut = tuple(_Cut(spec, hoisted(parts), held, products).passes())
     if queries := chunks.asked(cut, next(iter(spec.chunks), "")):
         parts, made = chunks.with_arrays(parts, queries)
-        cut = tuple(_Cut(spec, hoisted(parts), held, made).passes())
+        cut = tuple(_Cut(spec, hoisted(parts), held, products, made).passes())
     return cut
 
 
@@ -46,6 +49,9 @@ def with_factors(lines: Iterable[Line], taken: Iterable[str]) -> tuple[Line, ...
         match expr:
             case Reduce(kind="sum", arg=Call(op="mul", args=(a, b)), dims=dims):
                 return Reduce("sum", Call("mul", (factor(a, line), factor(b, line))), dims)
+            case Reduce(kind="sum", arg=Call(op="where", args=(holds, Call(op="mul", args=(a, b)), other)), dims=dims):
+                product = Call("mul", (factor(a, line), factor(b, line)))
+                return Reduce("sum", Call("where", (named(holds, line), product, named(other, line))), dims)
         return mapped(expr, lambda e: named(e, line))
 
     def factor(expr: Expr, line: Line) -> Expr:
@@ -65,9 +71,11 @@ def with_factors(lines: Iterable[Line], taken: Iterable[str]) -> tuple[Line, ...
 class _Cut(Cut):
     """`asked` are lines of what passes cannot ask of the space: arrays that are made first."""
 
-    def __init__(self, spec: MapSpec, parts: Parts, held: str, asked: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, spec: MapSpec, parts: Parts, held: str, products: Mapping[str, Product], asked: tuple[str, ...] = ()
+    ) -> None:
         super().__init__(spec, parts, held)
-        self.products = products_of(spec, parts)
+        self.products = products
         self.chunked = next(iter(spec.chunks), "")
         self.walks += [Walk(parts.dims[name], made=(name,), whole=True) for name in asked]
         self.phases = list[int]()
@@ -137,4 +145,6 @@ class _Cut(Cut):
         if product is None:
             return of
         order = next((self.spec.outputs[name].dims for name in walk.outputs), tuple(self.spec.dims))
-        return replace(of, product=oriented(renamed(product, held), order))
+        lines = tuple(replace(x, expr=without_span(x.expr)) if x.name in walk.sums else x for x in of.parts.lines)
+        parts = replace(of.parts, lines=lines)
+        return replace(of, parts=parts, product=oriented(renamed(product, held), order))

@@ -3,49 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ...program import Name, ProgramError, Reduce, to_source
-from ...program.tree import Call, Cast, Expr
+from ...program import ProgramError, Reduce, to_source
+from ...program.tree import Cast, Expr, terms_of
 from ..map.program import Parts
 from ..map.spec import MapSpec
+from .spans import Span, span_of
 
 ROLES = ("batch", "rows", "columns", "depth")
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """`sum(left * right, depth)`: rows are of the left factor alone, columns of the right one, a batch of both."""
+    """`sum(left * right, depth)`: rows are of the left factor alone, columns of the right one, a batch of both.
+
+    With a span, some of the three have no axis along the batch.
+    """
 
     left: str
     right: str
     roles: tuple[tuple[str, str], ...]  # role -> dim; there may be no batch
+    span: Span | None = None  # which rows each matrix of the batch has, or how much of the depth
 
     @property
     def dims(self) -> dict[str, str]:
         return dict(self.roles)
 
 
-def factors_of(expr: Expr) -> tuple[str, str, str] | None:
-    """Of `sum(a * b, d)` the names of both factors and of the dim."""
+def factors_of(expr: Expr) -> tuple[str, str, tuple[str, ...]] | None:
+    """Of `sum(a * b, d)`, or `sum(where(condition, a * b, 0.0), d)`, the names of both factors and the dims."""
     match expr:
-        case Reduce(kind="sum", arg=Call(op="mul", args=(Name(id=a), Name(id=b))), dims=(dim,)):
-            return a, b, dim
+        case Reduce(kind="sum", dims=dims) if terms := terms_of(expr):
+            return terms.left, terms.right, dims
     return None
 
 
 def products_of(spec: MapSpec, parts: Parts) -> dict[str, Product]:
     """The reductions that are matrix products; raises ProgramError, with what the first one lacks, if none is."""
-    found, why = dict[str, Product](), list[ProgramError]()
+    found, why = dict[str, Product](), list[tuple[bool, ProgramError]]()
     for line in parts.sum_lines:
         try:
             found[line.name] = product_of(line.expr, spec, parts, line.number)
         except ProgramError as error:
-            why.append(error)
+            why.append((factors_of(line.expr) is None, error))
     if found:
         return found
     none = ProgramError("there is no matrix product; write sum(a * b, dim)", parts.lines[0].number)
-    raise [*why, none][0]
+    raise min(why, key=lambda of: of[0], default=(True, none))[1]  # of the first that multiplies
 
 
 def product_of(expr: Expr, spec: MapSpec, parts: Parts, number: int = 0) -> Product:
@@ -54,34 +59,43 @@ def product_of(expr: Expr, spec: MapSpec, parts: Parts, number: int = 0) -> Prod
     if found is None:
         text = f"{to_source(expr)} is no matrix product; write sum(a * b, dim) of two inputs"
         raise ProgramError(text, number)
-    a, b, depth = found
+    a, b, summed = found
     for name in (a, b):
         if text := _no_factor(name, spec, parts):
             raise ProgramError(f"{name!r} {text}", number)
-    of_a, of_b = parts.dims[a], parts.dims[b]
-    both, rows, columns = (of_a & of_b) - {depth}, of_a - of_b, of_b - of_a
-    if len(both) > 1 or len(rows) != 1 or len(columns) != 1:
-        own_a, own_b, of_both = (_listed(spec, dims) for dims in (rows, columns, both))
+    span = span_of(expr, spec, parts, number)
+    of_a, of_b, group = parts.dims[a], parts.dims[b], frozenset({span.matrix} if span else ())
+    both = (of_a & of_b) - {*summed} - group
+    rows, columns, depth = of_a - of_b - group, of_b - of_a - group, {*summed} - group
+    if len(both | group) > 1 or len(rows) != 1 or len(columns) != 1 or len(depth) != 1 or not depth <= of_a & of_b:
+        own_a, own_b, of_both = (_listed(spec, dims) for dims in (rows, columns, both | group))
         own = f"{a!r} has dims {own_a} of its own, {b!r} {own_b}, both {of_both}"
         raise ProgramError(f"{own}; a matrix product has one, one and at most one", number)
-    dims = {"batch": next(iter(both), ""), "rows": min(rows), "columns": min(columns), "depth": depth}
-    product = Product(a, b, tuple((role, dim) for role, dim in dims.items() if dim))
+    batch = next(iter(both | group), "")
+    dims = {"batch": batch, "rows": min(rows), "columns": min(columns), "depth": min(depth)}
+    product = Product(a, b, tuple((role, dim) for role, dim in dims.items() if dim), span)
     return oriented(product, tuple(spec.dims))
 
 
 def oriented(product: Product, order: tuple[str, ...]) -> Product:
     """The product with rows and columns in this order of dims: columns are what is contiguous in its result."""
     dims = product.dims
-    if order.index(dims["rows"]) < order.index(dims["columns"]):
+    in_order = order.index(dims["rows"]) < order.index(dims["columns"])
+    if product.span and product.span.dim in (dims["rows"], dims["columns"]):
+        in_order = product.span.dim == dims["rows"]  # what a matrix has a part of is rows
+    if in_order:
         return product
     turned = {**dims, "rows": dims["columns"], "columns": dims["rows"]}
-    return Product(product.right, product.left, tuple((role, turned[role]) for role, _ in product.roles))
+    return replace(
+        product, left=product.right, right=product.left, roles=tuple((role, turned[role]) for role, _ in product.roles)
+    )
 
 
 def renamed(product: Product, names: Mapping[str, str]) -> Product:
     """The same product of the arrays that hold its factors."""
     left, right = (names.get(name, name) for name in (product.left, product.right))
-    return Product(left, right, product.roles)
+    span = product.span and replace(product.span, ends=names.get(product.span.ends, product.span.ends))
+    return replace(product, left=left, right=right, span=span)
 
 
 def _no_factor(name: str, spec: MapSpec, parts: Parts) -> str:

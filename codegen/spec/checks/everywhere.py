@@ -230,6 +230,11 @@ def cases(spec: OpSpec) -> Iterator[Finding]:
             yield (section, "ranges", name), 0, f"unknown input {name!r}; {near(name, spec.inputs)}"
         elif not -math.inf < low < high < math.inf:
             yield (section, "ranges", name), 0, f"a range goes from low to high, both finite, got [{low}, {high}]"
+    for name in spec.bench.ascending:
+        if name not in spec.inputs:
+            yield ("bench", "ascending"), 0, f"unknown input {name!r}; {near(name, spec.inputs)}"
+        elif name not in spec.bench.ranges:
+            yield ("bench", "ascending"), 0, f"{name!r} has no range to ascend in; give it one in bench.ranges"
     fields = [(n, f) for n, f in spec.descriptor.items() if f.type != "bool"]  # which are true
     needed = [n for n, f in fields if f.default is None and f.same_as is None]
     for section, cases in (("tests", spec.tests.cases), ("bench", spec.bench.cases)):

@@ -23,3 +23,4 @@ class MatmulPass:
     dims: Mapping[str, str] | None = None
     sizes: tuple[str, ...] = ()
     scalars: tuple[str, ...] = ()
+    span: tuple[str, str, bool] | None = None

@@ -68,6 +68,13 @@ class _Variant(NamedTuple):
     packs: str = ""  # "left" or "right": it only copies that factor, for the copy engine to address it
 
 
+def _fits_span(layout: _Layout, span: tuple[str, str, bool]) -> bool:
+    """Whether packs of a layout do not lie along a dim of which matrices have parts: these may begin anywhere."""
+    _, of, segments = span
+    return layout.strided or (
+        layout.left_side and layout.right_side if of == "depth" else not (segments and layout.left_side)
+    )
+
 
 def _whole(count: int, size: int) -> int:
     """So many elements in whole packs."""
@@ -91,12 +98,21 @@ class MatmulPlan(PassedPlan[M]):
     DIMS: ClassVar[Mapping[str, str]] = {}  # "batch", "rows", "columns", "depth" -> dim; there may be no batch
     SIZES: ClassVar[tuple[str, ...]] = ()  # dims whose size the program reads
     SCALARS: ClassVar[tuple[str, ...]] = ()  # descriptor fields the kernel reads
+    # The array that says which "rows" or how much "depth" each matrix has, and whether these parts follow each other.
+    SPAN: ClassVar[tuple[str, str, bool] | None] = None
 
     @classmethod
     def _complete(cls, own: Mapping[str, Any]) -> None:
         super()._complete(own)
         if own.get("PASSES"):
             cls.LAYOUTS = cls.LAYOUTS_OF_PASSES
+        elif cls.SPAN:
+            cls.LAYOUTS = tuple(name for name in cls.LAYOUTS if _fits_span(_LAYOUTS[name], cls.SPAN))
+
+    @classmethod
+    def _shares_rows(cls) -> bool:
+        """Whether each row is of one matrix."""
+        return cls.SPAN is not None and cls.SPAN[1:] == ("rows", True)
 
     @classmethod
     def base_of(cls, declared: DeclaredPass) -> type[PassedPlan[Any]]:
@@ -113,15 +129,16 @@ class MatmulPlan(PassedPlan[M]):
         held = [place for place, name in enumerate(declared.factors) if name in plan.HELD]
         sides = {place: axes[declared.factors[place]][-1] != (depth,) for place in held}
         fit = [n for n, of in _LAYOUTS.items() if of.strided or all(of[place] == side for place, side in sides.items())]
-        return {"AXES": axes, "SUMMED": (depth,), "LAYOUTS": tuple(fit)}
+        of_span = [name for name in fit if declared.span is None or _fits_span(_LAYOUTS[name], declared.span)]
+        return {"AXES": axes, "SUMMED": (depth,), "LAYOUTS": tuple(of_span)}
 
     @classmethod
     def within(cls, descriptor: M, row: Registered, layouts: frozenset[str]) -> tuple[Registered, frozenset[str]]:
         """The row with the schedule that takes the least time by the model, and what of the layouts products have."""
         row, layouts = super().within(descriptor, row, layouts)
         tag, size = row.sku.element, row.sku.element.row.bytes
-        known = [Schedule.parse(text) for arch, tags, text in SCHEDULES if arch == row.sku.arch and tag in tags]
-        sizes, portable = cls.sizes_of(descriptor), row.sku.arch == "sm_80"
+        known = [Schedule.parse(text) for arch, tags, text in cls.schedules() if arch == row.sku.arch and tag in tags]
+        sizes, portable = cls._usual_sizes(descriptor), row.sku.arch == "sm_80"
         best = min(known, key=lambda schedule: 0.0 if portable else seconds(sizes, schedule, size))
         return replace(row, sku=replace(row.sku, schedule=best)), layouts
 
@@ -149,9 +166,36 @@ class MatmulPlan(PassedPlan[M]):
         return Sizes(*(space.size(cls.DIMS[role]) if role in cls.DIMS else 1 for role in Sizes._fields))
 
     @classmethod
+    def _usual_sizes(cls, descriptor: M) -> Sizes:
+        """The extents of one matrix, for the model, where matrices have equal parts."""
+        sizes = cls.sizes_of(descriptor)
+        if cls.SPAN is None or not cls.SPAN[2]:
+            return sizes
+        of = cls.SPAN[1]
+        return sizes._replace(**{of: -(-int(getattr(sizes, of)) // max(sizes.batch, 1))})
+
+    @classmethod
+    def _is_empty(cls, sizes: Sizes) -> bool:
+        """Whether the result has no elements."""
+        return (sizes._replace(batch=1) if cls._shares_rows() else sizes).is_empty
+
+    @classmethod
+    def _tiles(cls, sizes: Sizes, schedule: Schedule) -> int:
+        """How many tiles a result has at most."""
+        if not cls._shares_rows():
+            return tiles(sizes, schedule)
+        begun = min(sizes.batch + 1, sizes.rows)  # tiles that are not full
+        return tiles(sizes._replace(batch=1), schedule) + begun * tiles(sizes._replace(batch=1, rows=1), schedule)
+
+    @classmethod
+    def schedules(cls) -> tuple[tuple[str, tuple[str, ...], str], ...]:
+        """Architecture, element types and text of each schedule; warpgroups do not alternate where tiles differ."""
+        return tuple(row for row in SCHEDULES if cls.SPAN is None or "alternate1" not in row[2])
+
+    @classmethod
     def _candidates(cls, descriptor: M) -> tuple[Registered, ...]:
         """Kernels of later architectures first, in the order of the time that they take by the model."""
-        sizes, size = cls.sizes_of(descriptor), ElementKind(descriptor.element).row.bytes
+        sizes, size = cls._usual_sizes(descriptor), ElementKind(descriptor.element).row.bytes
 
         def place(row: Registered) -> tuple[bool, float]:
             is_portable = row.sku.arch == "sm_80"
@@ -170,7 +214,7 @@ class MatmulPlan(PassedPlan[M]):
     @classmethod
     def _parts_bytes(cls, descriptor: M, sku: KernelSku) -> list[int]:
         """Bytes of a copy of each factor whose rows, without gaps, begin at no multiples of 16 bytes; else 0."""
-        if sku.arch != "sm_90a" or cls.sizes_of(descriptor).is_empty:
+        if sku.arch != "sm_90a" or cls._is_empty(cls.sizes_of(descriptor)):
             return [0, 0]
         size, space, sizes = sku.element.row.bytes, IndexSpace.of(descriptor), []
         for name in cls.FACTORS:
@@ -276,6 +320,7 @@ class MatmulPlan(PassedPlan[M]):
                     "LEFT": f"{left}_",
                     "RIGHT": f"{right}_",
                     "RESULT": f"{self._result}_",
+                    **self._span_constants,
                     **({"CLUSTER": cluster} if cluster > 1 else {}),
                     **self._kind,
                     **self._number,
@@ -287,16 +332,24 @@ class MatmulPlan(PassedPlan[M]):
             )
         return source
 
+    @cached_property
+    def _span_constants(self) -> dict[str, str | int]:
+        """What parts matrices have, if they have parts."""
+        if self.SPAN is None:
+            return {}
+        ends, of, segments = self.SPAN
+        return {"SPAN": of.upper(), "SEGMENTS": int(segments), "ENDS": f"{ends}_"}
+
     def _launches(self, views: Views, workspace: int) -> list[Launch]:
         if self._passes:
             return self._in_passes(views, workspace or VECTOR_BYTES)  # any address, where nothing is launched
-        if self._sizes.is_empty or self._result not in views:
+        if self._is_empty(self._sizes) or self._result not in views:
             return []
         types = tuple(views[n].element if n in views else self.elements_of(n)[0] for n in self.CHOSEN)
         device, given, (views, copies) = self._device_of(views), views, self._copied(views, workspace)
         variant = self._variant(views)
         schedule = self._schedule(variant)
-        cluster, count = dict(schedule.numbers).get("cluster", 1), tiles(self._sizes, schedule)
+        cluster, count = dict(schedule.numbers).get("cluster", 1), self._tiles(self._sizes, schedule)
         most = max(1, device.multiprocessors // cluster) if variant.tma else 2**31 - 1
         grid = (min(count, most) * cluster, 1, 1)
         launches = [self._copying(given, types, packs, place) for packs, place in copies]
@@ -397,7 +450,7 @@ class MatmulPlan(PassedPlan[M]):
             if result.element.row.bytes != _HALF or result.shape[-1] * _HALF % VECTOR_BYTES:
                 return None  # it stores whole words: an H100 wrote an element beside rows of odd length
             maps.append((result, (wide if swapped else 64, 64)))
-        counted = max(*self._sizes, tiles(self._sizes, schedule))
+        counted = max(*self._sizes, self._tiles(self._sizes, schedule))
         return None if counted > _LARGEST or any(cannot_map(view, "a factor") for view, _ in maps) else maps
 
     def _words(self, views: Views, variant: _Variant, copy: int = 0) -> array[int]:
@@ -441,7 +494,7 @@ def matmul_kernels(
     `inline` is the text of the kernels, where there is no file of it.
     """
     source = plan.source_file(inline, contraction, flush_subnormals)
-    for arch, tags, text in OF_PASSES if plan.PASSES else SCHEDULES:
+    for arch, tags, text in OF_PASSES if plan.PASSES else plan.schedules():
         for tag in tags:
             if tag in plan.DESCRIPTOR._elements:
                 element, schedule = ElementKind(tag), Schedule.parse(text)

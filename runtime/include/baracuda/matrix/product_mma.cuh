@@ -123,15 +123,16 @@ template <class Program> struct ProductTile {
         return sum;
     }
 
+    // `live`: the rows that have a sum.
     __device__ __forceinline__ void store(const Left& left, const Right& right, long long matrix, long long row,
-                                          long long column, const Args& args) const {
+                                          long long column, long long live, const Args& args) const {
         constexpr int TILES = 16 / Multiply::ROWS;  // of rows of sums that a fragment has
 #pragma unroll
         for (int i = 0; i < ROWS / 16; ++i)
 #pragma unroll
             for (int j = 0; j < WIDE; ++j) {
                 const long long r = row + 16 * i + Multiply::row(0), c = column + 16 * j + Multiply::col(0);
-                if (r >= args.rows || c >= args.columns) continue;
+                if (r >= left.sides || c >= args.columns) continue;
                 acc_of<T> part[8];
 #pragma unroll
                 for (int v = 0; v < 8; ++v) {
@@ -139,10 +140,10 @@ template <class Program> struct ProductTile {
                     const acc_of<T> value =
                         TILES == 1 ? sum[i][beside].value[down * 2 + v % 2] : sum[2 * i + down][beside].value[v % 2];
                     const long long of_row = r + 8 * down, of_column = c + v / 4 * 8 + v % 2;
-                    const bool exists = of_row < args.rows && of_column < args.columns;
-                    part[v] = exists ? checked(value, left, right, of_row, of_column) : value;
+                    const bool exists = of_row < live && of_column < args.columns;
+                    part[v] = exists ? checked(value, left, right, of_row, of_column) : acc_of<T>(0);
                 }
-                const FragmentCells<false, false> cells = {matrix, r, c, args.rows, args.columns};
+                const FragmentCells<false, false> cells = {matrix, r, c, left.sides, args.columns};
                 finish<Program, false>(part, cells, args);
             }
     }
@@ -157,23 +158,40 @@ template <class Program> __device__ __forceinline__ void walk(const typename Pro
     DYN_SHARED(T, shared);
     static_assert(reserves(Tile::STAGES * Tile::STAGE * sizeof(T)), "the launch reserves all buffers");
     constexpr int GROUP = 8;  // tiles of rows that are worked on together, to share columns in the L2 cache
-    const long long rows = (args.rows + Tile::BLOCK_M - 1) / Tile::BLOCK_M;
-    const long long columns = (args.columns + Tile::BLOCK_N - 1) / Tile::BLOCK_N, each = rows * columns;
+    const long long columns = (args.columns + Tile::BLOCK_N - 1) / Tile::BLOCK_N;
+    Spans<Program, long long> span(args);
+    long long first = 0;  // tile of the matrix
     const int warp = threadIdx.x / 32, warp_row = warp / Tile::ACROSS * Tile::ROWS;
     const int warp_column = warp % Tile::ACROSS * Tile::COLUMNS;
     const long long *const left_stride = args.stride[Of::Left::OPERAND], *const right_stride =
                                                                              args.stride[Of::Right::OPERAND];
     Tile tile = {shared};
-    for (long long index = blockIdx.x; index < each * args.batch; index += gridDim.x) {
-        const long long matrix = index / each, place = index - matrix * each, band = place / (GROUP * columns);
+    for (long long index = blockIdx.x;; index += gridDim.x) {
+        long long rows = (span.last_row(args) - span.first_row() + Tile::BLOCK_M - 1) / Tile::BLOCK_M;
+        if (ROW_SEGMENTS) {
+            while (index >= first + rows * columns && span.matrix < args.batch) {
+                first += rows * columns;
+                span.seek(span.matrix + 1, args);
+                rows = (span.last_row(args) - span.first_row() + Tile::BLOCK_M - 1) / Tile::BLOCK_M;
+            }
+            if (index >= first + rows * columns) break;
+        } else {
+            if (index >= rows * columns * args.batch) break;
+            span.seek(index / (rows * columns), args);
+            first = span.matrix * rows * columns;
+        }
+        const long long matrix = span.matrix, place = index - first, band = place / (GROUP * columns);
         const long long high = min((long long)GROUP, rows - band * GROUP), within = place - band * GROUP * columns;
-        const long long row = (band * GROUP + within % high) * Tile::BLOCK_M, column = within / high * Tile::BLOCK_N;
-        const typename Tile::Left left = {(args.*Of::LEFT_ARRAY).data + matrix * left_stride[0], left_stride[1],
-                                          left_stride[2], args.rows, args.depth};
-        const typename Tile::Right right = {(args.*Of::RIGHT_ARRAY).data + matrix * right_stride[0], right_stride[1],
-                                            right_stride[2], args.columns, args.depth};
+        const long long row = span.first_row() + (band * GROUP + within % high) * Tile::BLOCK_M;
+        const long long column = within / high * Tile::BLOCK_N, term = span.first_term();
+        const long long terms = span.terms(row, args);
+        const typename Tile::Left left = {(args.*Of::LEFT_ARRAY).data + matrix * left_stride[0] + term * left_stride[2],
+                                          left_stride[1], left_stride[2], span.last_row(args), terms};
+        const typename Tile::Right right = {
+            (args.*Of::RIGHT_ARRAY).data + matrix * right_stride[0] + term * right_stride[2], right_stride[1],
+            right_stride[2], args.columns, terms};
         tile.add(left, right, row, column, warp_row, warp_column);
-        tile.store(left, right, matrix, row + warp_row, column + warp_column, args);
+        tile.store(left, right, matrix, row + warp_row, column + warp_column, span.live_rows(args), args);
     }
 }
 

@@ -11,7 +11,8 @@
 // SWAPPED: the rows of a tile are columns of the result, for products of few rows. `a` and `b` are the factors of the
 // instruction: left and right, or right and left.
 //
-// Beyond the edges of the factors TMA gives zeros for both.
+// Beyond the edges of the factors TMA gives zeros for both. Rows of a segment are stored by threads where a box of the
+// copy engine would reach beyond them; terms after the last of a part of the depth are cleared in shared memory.
 #pragma once
 
 #include <baracuda/arch/barrier.cuh>
@@ -80,32 +81,66 @@ struct ProductShared {
 
 // The tiles of a cluster: in bands of GROUP tiles of rows, so that what runs at a time reads few rows and few columns,
 // which stay in the L2 cache.
-struct ProductTiles {
+template <class Program> struct ProductTiles {
     using Shape = ProductShape;
+    using Args = typename Program::Args;
     static constexpr int GROUP = 8;
+    const Args& args;
+    Spans<Program, int> span;
     int rows, columns, each, count, index;  // tiles of a cluster along both sides, of a matrix, of all; the next one
     int row, column, matrix;                // of the current tile of this block
+    int first;                              // tile of the matrix
 
-    template <class Args>
-    __device__ __forceinline__ explicit ProductTiles(const Args& args)
-        : index(int(blockIdx.x) / Shape::CLUSTER), row(0), column(0), matrix(0) {
-        constexpr int ROWS = Shape::BLOCK_M * Shape::CLUSTER;
-        rows = (int(Shape::SWAPPED ? args.columns : args.rows) + ROWS - 1) / ROWS;
-        columns = (int(Shape::SWAPPED ? args.rows : args.columns) + Shape::BLOCK_N - 1) / Shape::BLOCK_N;
-        each = rows * columns;
+    __device__ __forceinline__ explicit ProductTiles(const Args& of)
+        : args(of), span(of), index(int(blockIdx.x) / Shape::CLUSTER), row(0), column(0), matrix(0), first(0) {
+        measure();
         count = each * int(args.batch);
+    }
+    // The tiles of the matrix at hand.
+    __device__ __forceinline__ void measure() {
+        constexpr int ROWS = Shape::BLOCK_M * Shape::CLUSTER;
+        const int of_rows = span.last_row(args) - span.first_row();
+        rows = ((Shape::SWAPPED ? int(args.columns) : of_rows) + ROWS - 1) / ROWS;
+        columns = ((Shape::SWAPPED ? of_rows : int(args.columns)) + Shape::BLOCK_N - 1) / Shape::BLOCK_N;
+        each = rows * columns;
+    }
+    // Of the result: its first row in the tile.
+    __device__ __forceinline__ int first_row() const {
+        return Shape::SWAPPED ? column : row / (Shape::BLOCK_M * Shape::CLUSTER) * (Shape::BLOCK_M * Shape::CLUSTER);
+    }
+    // Of how many places of the depth its sums are: the same for all blocks of a cluster, which load for each other.
+    // Where there are no terms it is one place beyond the edge, of zeros.
+    __device__ __forceinline__ int terms() const {
+        const int terms = span.terms(first_row(), args);
+        return SPAN == Span::NONE ? terms : max(terms, 1);
+    }
+    __device__ __forceinline__ int first_term() const {
+        const bool has_any = SPAN == Span::NONE || span.terms(first_row(), args) > 0;
+        return has_any ? span.first_term() : int(args.depth);
     }
     __device__ __forceinline__ int step() const { return int(gridDim.x) / Shape::CLUSTER; }
     __device__ __forceinline__ void skip() { index += step(); }
     __device__ __forceinline__ bool is_last() const { return index >= count; }  // of this block
     // Moves on to the next tile; false after the last.
     __device__ __forceinline__ bool next(unsigned rank) {
-        if (index >= count) return false;
-        matrix = index / each;
-        const int place = index - matrix * each, band = place / (GROUP * columns), first = band * GROUP;
-        const int high = min(GROUP, rows - first), within = place - first * columns;
-        column = within / high * Shape::BLOCK_N;
-        row = ((first + within % high) * Shape::CLUSTER + int(rank)) * Shape::BLOCK_M;
+        if (ROW_SEGMENTS) {
+            while (index >= first + each && matrix < int(args.batch)) {
+                first += each;
+                span.seek(++matrix, args);
+                measure();
+            }
+            if (index >= first + each) return false;
+        } else {
+            if (index >= count) return false;
+            matrix = index / each;
+            span.seek(matrix, args);
+            first = matrix * each;
+        }
+        const int place = index - first, band = place / (GROUP * columns), top = band * GROUP;
+        const int high = min(GROUP, rows - top), within = place - top * columns;
+        column = within / high * Shape::BLOCK_N + (Shape::SWAPPED ? span.first_row() : 0);
+        row = ((top + within % high) * Shape::CLUSTER + int(rank)) * Shape::BLOCK_M;
+        if (!Shape::SWAPPED) row += span.first_row();
         index += step();
         return true;
     }
@@ -128,12 +163,13 @@ __device__ __forceinline__ void produce(const ProductShared& shared, unsigned ra
         if (Shape::CLUSTER > 1) load_tile_to_blocks(to, b_map, full, ALL, x, y, matrix, EVICT_NORMAL);
         else load_tile(to, b_map, full, x, y, matrix, EVICT_NORMAL);
     };
-    const int depth = int(args.depth), share = int(rank) * SHARE;
+    const int share = int(rank) * SHARE;
     Ring<Shape::STAGES> ring;
-    for (ProductTiles tile(args); tile.next(rank);) {
+    for (ProductTiles<Program> tile(args); tile.next(rank);) {
+        const int from = tile.first_term(), depth = from + tile.terms();
         const int a_matrix = moves_a ? tile.matrix : 0, b_matrix = moves_b ? tile.matrix : 0;
 #pragma unroll 1
-        for (int k = 0; k < depth; k += Shape::BLOCK_K) {
+        for (int k = from; k < depth; k += Shape::BLOCK_K) {
             const Barrier full = shared.full(ring.stage);
             shared.empty(ring.stage).wait(ring.parity ^ 1);
             full.expect(Shape::A + Shape::B);
@@ -170,20 +206,25 @@ template <class Program> struct ProductStore {
     unsigned turn = 0;
 
     // `sum`: the thread's part of PIECES x 16 columns of the tile from `column` on.
-    __device__ __forceinline__ void panel(const float* sum, int row, int column, int matrix, const Args& args) {
+    __device__ __forceinline__ void panel(const float* sum, int row, int column, const ProductTiles<Program>& tile,
+                                          const Args& args) {
         constexpr int PIECES = Shape::SWAPPED ? Shape::BLOCK_N / 16 : 4;
-        const long long down = Shape::SWAPPED ? args.columns : args.rows;
-        const long long along = Shape::SWAPPED ? args.rows : args.columns;
-        if (row + 64 <= down && column + 16 * PIECES <= along) pieces<true, PIECES>(sum, row, column, matrix, args);
-        else pieces<false, PIECES>(sum, row, column, matrix, args);
+        const long long rows = SPAN == Span::ROWS ? tile.span.live_rows(args) : args.rows;
+        const long long down = Shape::SWAPPED ? args.columns : rows, along = Shape::SWAPPED ? rows : args.columns;
+        if (row + 64 <= down && column + 16 * PIECES <= along) pieces<true, PIECES>(sum, row, column, tile, args);
+        else pieces<false, PIECES>(sum, row, column, tile, args);
     }
 
 private:
     template <bool WHOLE, int PIECES>
-    __device__ __forceinline__ void pieces(const float* sum, int row, int column, int matrix, const Args& args) {
+    __device__ __forceinline__ void pieces(const float* sum, int row, int column, const ProductTiles<Program>& tile,
+                                           const Args& args) {
+        constexpr bool BOXED = STAGED && (WHOLE || !ROW_SEGMENTS);  // boxes end where the array does
+        const long long rows = ROW_SEGMENTS ? tile.span.last_row(args) : args.rows;
+        const long long live = SPAN == Span::ROWS ? tile.span.live_rows(args) : args.rows;
         const int thread = threadIdx.x % 128, lane = thread % 32, warp = thread / 32;
         const unsigned buffer = results + turn * Shape::RESULT;
-        if (STAGED) {
+        if (BOXED) {
             turn ^= 1;
             if (thread == 0) bulk_wait_read<1>();
             bar_sync(barrier, 128);
@@ -196,9 +237,15 @@ private:
             for (int i = 0; i < 8; ++i) part[i] = sum[8 * piece + i];
             const long long r = Shape::SWAPPED ? along + 16 * piece : down;
             const long long c = Shape::SWAPPED ? down : along + 16 * piece;
-            const FragmentCells<Shape::SWAPPED, WHOLE> cells = {matrix, r, c, args.rows, args.columns};
-            const auto result = finish<Program, STAGED>(part, cells, args);
-            if constexpr (STAGED) {
+            using Cells = FragmentCells<Shape::SWAPPED, WHOLE>;
+            const Cells cells = {tile.matrix, r, c, rows, args.columns};
+            if (SPAN == Span::ROWS && !SEGMENTS && !WHOLE) {
+#pragma unroll
+                for (int i = 0; i < 8; ++i)
+                    if (r + Cells::row_of(i / 2) + (Shape::SWAPPED ? i % 2 : 0) >= live) part[i] = 0.0f;
+            }
+            const auto result = finish<Program, BOXED>(part, cells, args);
+            if constexpr (BOXED) {
                 unsigned word[4];
 #pragma unroll
                 for (int i = 0; i < 4; ++i) word[i] = __builtin_bit_cast(unsigned, result.pair[i]);
@@ -212,11 +259,12 @@ private:
                 }
             }
         }
-        if (!STAGED) return;
+        if (!BOXED) return;
         fence_proxy_async_shared();
         bar_sync(barrier, 128);
         if (thread == 0) {
-            store_tile(args.result_map, buffer, Shape::SWAPPED ? row : column, Shape::SWAPPED ? column : row, matrix);
+            store_tile(args.result_map, buffer, Shape::SWAPPED ? row : column, Shape::SWAPPED ? column : row,
+                       ROW_SEGMENTS ? 0 : tile.matrix);
             bulk_commit();
         }
     }
@@ -242,6 +290,22 @@ template <class Program> struct ProductConsumer {
         else arrive_at(shared.empty(stage), lane);
     }
 
+    // Clears what a stage has after `left` of the depth, in both factors, for all warpgroups that share them.
+    __device__ __forceinline__ void clear_after(int left, unsigned stage) const {
+        static_assert(SPAN != Span::DEPTH || (Shape::A_SIDE && Shape::B_SIDE), "a row of a panel is of one place");
+        constexpr int PANELS = Shape::BLOCK_M / 64 + (Shape::BLOCK_N + 63) / 64, CHUNKS = 128 / 16;
+        const int chunks = (Shape::BLOCK_K - left) * CHUNKS;
+        for (int i = int(threadIdx.x) - 128; i < PANELS * chunks; i += 128 * Shape::SHARING) {
+            const int panel = i / chunks;
+            const unsigned of_a = shared.a(stage) + panel * Shape::PANEL;
+            const unsigned of_b = shared.b(stage) + (panel - Shape::BLOCK_M / 64) * Shape::PANEL;
+            const float zeros[4] = {};
+            store_shared_4((panel < Shape::BLOCK_M / 64 ? of_a : of_b) + left * 128 + i % chunks * 16, zeros);
+        }
+        fence_proxy_async_shared();
+        bar_sync(ORDER, 128 * Shape::SHARING);
+    }
+
     // The sums of a tile. `last`: no other follows it in this block.
     __device__ __forceinline__ void multiply(Sums& sum, int depth, bool last) {
         const Matrix of_a = Matrix::at(shared.a(0) + first_row * 128, Shape::PANEL);
@@ -251,6 +315,7 @@ template <class Program> struct ProductConsumer {
 #pragma unroll 1
         for (int k = 0; k < depth; k += Shape::BLOCK_K) {
             shared.full(ring.stage).wait(ring.parity);
+            if (SPAN == Span::DEPTH && depth - k < Shape::BLOCK_K) clear_after(depth - k, ring.stage);
             const Matrix a = of_a + ring.stage * Shape::STAGE, b = of_b + ring.stage * Shape::STAGE;
 #pragma unroll
             for (int s = 0; s < Shape::STEPS; ++s) fence_operand(sum[s]);
@@ -275,10 +340,10 @@ template <class Program> struct ProductConsumer {
         release(before);
     }
 
-    __device__ __forceinline__ void store(Sums& sum, ProductStore<Program>& results, const ProductTiles& tile,
+    __device__ __forceinline__ void store(Sums& sum, ProductStore<Program>& results, const ProductTiles<Program>& tile,
                                           const Args& args) const {
-        const int rows = int(Shape::SWAPPED ? args.columns : args.rows);
-        const int columns = int(Shape::SWAPPED ? args.rows : args.columns);
+        const int last = tile.span.last_row(args);
+        const int rows = Shape::SWAPPED ? int(args.columns) : last, columns = Shape::SWAPPED ? last : int(args.columns);
         constexpr int ACROSS = Shape::SWAPPED ? Shape::BLOCK_N : 64;
 #pragma unroll
         for (int s = 0; s < Shape::STEPS; ++s) {
@@ -287,19 +352,20 @@ template <class Program> struct ProductConsumer {
             if (row >= rows) break;
 #pragma unroll
             for (int c = 0; c < Shape::BLOCK_N; c += ACROSS)
-                if (tile.column + c < columns) results.panel(sum[s] + c / 2, row, tile.column + c, tile.matrix, args);
+                if (tile.column + c < columns) results.panel(sum[s] + c / 2, row, tile.column + c, tile, args);
         }
     }
 
     // Leaves a tile to the other warpgroup.
-    __device__ __forceinline__ void skip(ProductTiles& tile, int depth) {
+    __device__ __forceinline__ void skip(ProductTiles<Program>& tile, int depth) {
         tile.skip();
         ring.advance(unsigned(depth + Shape::BLOCK_K - 1) / Shape::BLOCK_K);
     }
 
     __device__ __forceinline__ void all_tiles(unsigned rank, const Args& args) {
         ProductStore<Program> results = {shared.result(place * Shape::RESULTS), unsigned(1 + place)};
-        ProductTiles tile(args);
+        static_assert(SPAN == Span::NONE || !Shape::ALTERNATE, "the other's tile may have another depth");
+        ProductTiles<Program> tile(args);
         const int depth = int(args.depth);
         if (Shape::ALTERNATE && place == 1) {
             if (!tile.is_last()) bar_arrive(ORDER, 256);
@@ -307,7 +373,7 @@ template <class Program> struct ProductConsumer {
         }
         while (tile.next(rank)) {
             Sums sum;
-            multiply(sum, depth, tile.is_last());
+            multiply(sum, SPAN == Span::NONE ? depth : tile.terms(), tile.is_last());
             store(sum, results, tile, args);
             if (Shape::ALTERNATE) skip(tile, depth);
         }

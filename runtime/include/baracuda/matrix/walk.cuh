@@ -9,6 +9,7 @@
 #include <baracuda/arch/cluster_dims.cuh>
 #include <baracuda/map/body.cuh>
 #include <baracuda/map/reduce.cuh>
+#include <baracuda/matrix/spans.cuh>
 #if BARACUDA_TMA
 #include <baracuda/arch/tma_sm90.cuh>
 #endif

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from baracuda.codegen.families.map.spec import MapSpec
+from baracuda.codegen.families.matmul.passes import passes
+from baracuda.codegen.families.matmul.product import Product
+from baracuda.codegen.families.matmul.spans import Span
 from baracuda.codegen.spec.load import load_folder, load_spec
 from baracuda.codegen.spec.spec import OpSpec
 from baracuda.runtime import SpecError
@@ -134,3 +138,48 @@ def test_a_gradient_that_comes_in_as_a_sum_is_rounded_too(tmp_path: Path) -> Non
     gradient = load_folder(tmp_path)["product_backward"].spec
     assert isinstance(gradient, MapSpec)
     assert gradient.program == "dz = T(dy)\nda = sum(dz * b, col)\ndb = sum(dz * a, row)\ndc = sum(dz, row)"
+
+
+GROUPS = """\
+op: groups
+doc: Products of groups.
+family: matmul
+descriptor: {m: int, n: int, k: int, groups: int}
+dims: {row: m, group: groups, col: n, depth: k}
+inputs:
+  x: {dims: [row, depth]}
+  w: {dims: [group, col, depth]}
+  ends: {dims: [group], dtype: i32}
+outputs: {y: {dims: [row, col]}}
+program: |
+  g = min(where(index(row) < ends, index(group), size(group)), group)
+  y = sum(where(g == index(group), x * w, 0.0), group, depth)
+tests: {ranges: {ends: [0, 9]}}
+"""
+REFUSED_GROUPS = {
+    ("g == index(group)", "g <= index(group)"): "terms of a matrix product count where number == index(dim)",
+    ("size(group)), group)", "0), group)"): "terms of a matrix product count where number == index(dim)",
+    ("{dims: [row, col]}}\nprogram", "{dims: [row, group, col]}}\nprogram", "group, depth)", "depth)"): (
+        "each of row is multiplied by one matrix; sum over group too"
+    ),
+}
+
+
+def test_rows_of_groups_are_multiplied_where_they_are(tmp_path: Path) -> None:
+    spec = load(tmp_path, GROUPS)
+    assert isinstance(spec, MapSpec)
+    (only,) = passes(spec)
+    assert isinstance(only.product, Product)
+    assert only.product.span == Span("ends", "row", "group", segments=True)
+    assert only.product.dims == {"batch": "group", "rows": "row", "columns": "col", "depth": "depth"}
+    assert "g" not in only.parts.dims or only.parts.line("g") is None
+
+
+@pytest.mark.parametrize(("change", "message"), REFUSED_GROUPS.items(), ids=range(3))
+def test_other_conditions_are_refused(tmp_path: Path, change: tuple[str, ...], message: str) -> None:
+    text = GROUPS
+    for before, after in zip(change[::2], change[1::2], strict=True):
+        assert before in text
+        text = text.replace(before, after)
+    with pytest.raises(SpecError, match=re.escape(message)):
+        load(tmp_path, text)

@@ -1,0 +1,69 @@
+// Parts of the rows, or of the depth, that the matrices of a batch have, by an array in memory of where they end.
+//
+// SEGMENTS follow each other: a matrix has what lies before its end and before the end of none that came earlier, and
+// after the last one comes what is left, which is no matrix's. Others are the first places of their own matrix. Ends
+// may hold anything: those out of range are moved to where the range ends.
+#pragma once
+
+namespace baracuda {
+
+enum class Span { NONE, ROWS, DEPTH };
+#ifdef BARACUDA_SPAN
+constexpr Span SPAN = Span::BARACUDA_SPAN;
+constexpr bool SEGMENTS = BARACUDA_SEGMENTS;
+#else
+constexpr Span SPAN = Span::NONE;
+constexpr bool SEGMENTS = false;
+#endif
+constexpr bool ROW_SEGMENTS = SPAN == Span::ROWS && SEGMENTS;
+
+// The parts of one matrix after the other; counted in INT.
+template <class Program, typename INT> struct Spans {
+    using Args = typename Program::Args;
+    INT matrix, begin, end;  // the part of a matrix
+
+    __device__ __forceinline__ explicit Spans(const Args& args) : matrix(0), begin(0), end(end_of(args, 0, 0)) {}
+
+    // Moves on to a later matrix, or to what is left.
+    __device__ __forceinline__ void seek(INT to, const Args& args) {
+        if (SEGMENTS) {
+            while (matrix < to) {
+                begin = end;
+                ++matrix;
+                end = end_of(args, matrix, begin);
+            }
+        } else if (matrix < to) {
+            matrix = to;
+            end = end_of(args, to, 0);
+        }
+    }
+    // The rows of the result that are the matrix's, or what is left.
+    __device__ __forceinline__ INT first_row() const { return ROW_SEGMENTS ? begin : 0; }
+    __device__ __forceinline__ INT last_row(const Args& args) const { return ROW_SEGMENTS ? end : INT(args.rows); }
+    // Those before which sums have terms.
+    __device__ __forceinline__ INT live_rows(const Args& args) const {
+        return SPAN == Span::ROWS ? end : INT(args.rows);
+    }
+    // The part of the depth that the sums of a tile from `row` on add up.
+    __device__ __forceinline__ INT first_term() const { return SPAN == Span::DEPTH ? begin : 0; }
+    __device__ __forceinline__ INT terms(INT row, const Args& args) const {
+        if (SPAN == Span::DEPTH) return end - begin;
+        const bool has_any = SPAN == Span::NONE || (SEGMENTS ? matrix < INT(args.batch) : row < end);
+        return has_any ? INT(args.depth) : 0;
+    }
+
+private:
+    __device__ __forceinline__ static INT end_of(const Args& args, INT matrix, INT begin) {
+#ifdef BARACUDA_SPAN
+        constexpr auto ENDS = &Args::BARACUDA_ENDS;
+        const long long limit = SPAN == Span::ROWS ? args.rows : args.depth;
+        if (matrix >= INT(args.batch)) return INT(limit);
+        const long long end = (args.*ENDS).data[matrix * args.stride[ArrayOf<ENDS>::OPERAND][0]];
+        return INT(min(max(end, (long long)begin), limit));
+#else
+        return INT(args.rows);
+#endif
+    }
+};
+
+}  // namespace baracuda

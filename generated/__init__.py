@@ -55,8 +55,10 @@ _CLASSES = {
     "matrix.baddbmm": "BaddbmmDescriptor BaddbmmPlan",
     "matrix.dense_gemm": "DenseGemmDescriptor DenseGemmPlan",
     "matrix.dense_gemm_backward": "DenseGemmBackwardDescriptor DenseGemmBackwardPlan",
+    "matrix.int_mm": "IntMmDescriptor IntMmPlan",
     "matrix.linear": "LinearDescriptor LinearPlan",
     "matrix.linear_backward": "LinearBackwardDescriptor LinearBackwardPlan",
+    "matrix.scaled_mm": "ScaledMmDescriptor ScaledMmPlan",
     "normalization.batch_norm": "BatchNormDescriptor BatchNormPlan",
     "normalization.batch_norm_backward": "BatchNormBackwardDescriptor BatchNormBackwardPlan",
     "normalization.group_norm": "GroupNormDescriptor GroupNormPlan",
@@ -75,6 +77,7 @@ _CLASSES = {
     "pooling.avg_pool2d_backward": "AvgPool2dBackwardDescriptor AvgPool2dBackwardPlan",
     "quantization.fp8_quantize": "Fp8QuantizeDescriptor Fp8QuantizePlan",
     "quantization.int8_quantize": "Int8QuantizeDescriptor Int8QuantizePlan",
+    "quantization.quantized_linear": "QuantizedLinearDescriptor QuantizedLinearPlan",
     "random.dropout": "DropoutDescriptor DropoutPlan",
     "random.dropout_backward": "DropoutBackwardDescriptor DropoutBackwardPlan",
     "random.random_values": "RandomValuesDescriptor RandomValuesPlan",
@@ -158,8 +161,10 @@ if TYPE_CHECKING:
     from .matrix.baddbmm import *
     from .matrix.dense_gemm import *
     from .matrix.dense_gemm_backward import *
+    from .matrix.int_mm import *
     from .matrix.linear import *
     from .matrix.linear_backward import *
+    from .matrix.scaled_mm import *
     from .normalization.batch_norm import *
     from .normalization.batch_norm_backward import *
     from .normalization.group_norm import *
@@ -178,6 +183,7 @@ if TYPE_CHECKING:
     from .pooling.avg_pool2d_backward import *
     from .quantization.fp8_quantize import *
     from .quantization.int8_quantize import *
+    from .quantization.quantized_linear import *
     from .random.dropout import *
     from .random.dropout_backward import *
     from .random.random_values import *

@@ -100,13 +100,14 @@ def products(s: Subject) -> Iterator[str]:
     """Products on tensor cores of other types than the SKU's: what they multiply was rounded to that type."""
     guarantee = s.sku.precision_guarantee
     math = str(guarantee.math_precision).removesuffix("x3")
-    allowed = f"{math}.{guarantee.accumulator}" if math in _MULTIPLIED else "none"
+    allowed = f"{math}.{_SUMS.get(math, guarantee.accumulator)}" if math in _MULTIPLIED else "none"
     products = {name: n for name, n in s.facts.sass.products.items() if name != allowed}
     if products:
         yield f"{_listed(products)} products on tensor cores; the SKU says {guarantee.math_precision}, so {allowed}"
 
 
-_MULTIPLIED = ("f16", "bf16", "tf32", "f64")  # by tensor cores
+_MULTIPLIED = ("f16", "bf16", "tf32", "f64", "f8", "i8")  # by tensor cores
+_SUMS = {"i8": "i32"}  # whatever the accumulator is
 _BULK = ("UBLKRED", "cp.reduce.")  # sums that the copy engine adds to memory
 
 

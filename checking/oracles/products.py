@@ -27,8 +27,20 @@ def _linear(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, A
         return {"y": UNARY[fields["kind"]](np.inner(arrays["x"], arrays["w"]) + arrays.get("bias", 0.0))}
 
 
+def _scaled(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
+    left, right, of_rows, of_columns, *_ = arrays.values()
+    with np.errstate(all="ignore"):
+        return {"y": (left @ right.T) * np.multiply.outer(of_rows, of_columns) + arrays.get("bias", 0.0)}
+
+
+def _whole(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
+    return {"y": arrays["a"].astype(np.int64) @ arrays["b"].astype(np.int64)}
+
+
 PRODUCTS: Mapping[str, Callable[..., dict[str, Any]]] = {
     "numpy.tensordot": _dense,
     "numpy.matmul": _baddbmm,
     "numpy.inner": _linear,
+    "numpy.int64": _whole,
+    "numpy.multiply.outer": _scaled,
 }

@@ -223,7 +223,8 @@ class Arithmetic:
 
     `depth(dims, count)` is the number of roundings the longest chain of additions makes to sum `count` terms.
     `casts` gives the unit roundoff of each element type a program casts to. `split` is what a factor of a sum of
-    products may lose beside a roundoff, where it is multiplied in parts that underflow.
+    products may lose beside a roundoff, where it is multiplied in parts that underflow. Factors below `least` count as
+    that where the terms of a sum are cut off below the largest.
     """
 
     unit_roundoff: float
@@ -231,6 +232,7 @@ class Arithmetic:
     depth: Callable[[tuple[str, ...], int], float]
     casts: Mapping[str, float]
     split: float = 0.0
+    least: float = 0.0
 
 
 def bound(
@@ -351,7 +353,8 @@ class _Bounds:
         moved = sums(sizes[0] + errors[0], errors[1]) + sums(errors[0], sizes[1])
         moved = np.where(np.isnan(moved), np.inf, moved)  # 0 times a factor in any doubt
         count = self.space.count(dims)
-        lost = self.how.depth(dims, count) * self.how.unit_roundoff * (sums(*sizes) + moved) + count * self.how.tiny
+        counted = sums(*(size + self.how.least for size in sizes))
+        lost = self.how.depth(dims, count) * self.how.unit_roundoff * (counted + moved) + count * self.how.tiny
         return Bounded(sums(a.value, b.value), moved + lost)
 
     def _variance(self, result: Any, arg: Bounded, dims: tuple[str, ...]) -> Bounded:

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from baracuda.runtime.families.matmul.schedules import FLOATS_OF_A_BYTE, WHOLE_OF_A_BYTE
+
 from ...program import Name, ProgramError, Reduce, to_source
 from ...program.tree import Call, Cast, Expr
 from ..map.program import Parts
 from ..map.spec import MapSpec
 
 ROLES = ("batch", "rows", "columns", "depth")
+# The types of factors that kernels multiply with each other, beside two of type T.
+ALIKE = (FLOATS_OF_A_BYTE, WHOLE_OF_A_BYTE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +24,10 @@ class Product:
     left: str
     right: str
     roles: tuple[tuple[str, str], ...]  # role -> dim; there may be no batch
+
+    @property
+    def factors(self) -> tuple[str, str]:
+        return self.left, self.right
 
     @property
     def dims(self) -> dict[str, str]:
@@ -58,6 +66,10 @@ def product_of(expr: Expr, spec: MapSpec, parts: Parts, number: int = 0) -> Prod
     for name in (a, b):
         if text := _no_factor(name, spec, parts):
             raise ProgramError(f"{name!r} {text}", number)
+    if len({kind_of_factor(_dtypes(name, spec)) for name in (a, b)}) > 1:
+        types = " and ".join(f"{name!r} of {', '.join(_dtypes(name, spec))}" for name in (a, b))
+        text = f"{types} are no factors of one product; both are of T, or both of 8-bit floats or of 8-bit ints"
+        raise ProgramError(text, number)
     of_a, of_b = parts.dims[a], parts.dims[b]
     both, rows, columns = (of_a & of_b) - {depth}, of_a - of_b, of_b - of_a
     if len(both) > 1 or len(rows) != 1 or len(columns) != 1:
@@ -89,13 +101,23 @@ def _no_factor(name: str, spec: MapSpec, parts: Parts) -> str:
     if tensor := spec.inputs.get(name):
         if tensor.optional:
             return "is a factor of the product, so it cannot be absent"
-        if tensor.dtype != ("T",):
-            return "is a factor of the product, so its dtype is T"
+        if kind_of_factor(tensor.dtype) is None:
+            listed = "; or of ".join(" and ".join(tags) for tags in ALIKE)
+            return f"is a factor of the product, so its dtype is T, or a list of {listed}"
         return ""
     line = parts.line(name)
     if line is not None and isinstance(line.expr, Cast) and line.expr.to == "T":
         return ""
     return "is a factor of the product, so it is an input, or rounded to the element's type: T(...)"
+
+
+def _dtypes(name: str, spec: MapSpec) -> tuple[str, ...]:
+    return spec.inputs[name].dtype if name in spec.inputs else ("T",)
+
+
+def kind_of_factor(dtypes: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The types with which factors of these types are multiplied; None if there are none."""
+    return next((of for of in (("T",), *ALIKE) if {*dtypes} <= {*of}), None)
 
 
 def _listed(spec: MapSpec, dims: frozenset[str]) -> str:

@@ -11,6 +11,7 @@ from ..map.program import queries_of
 from ..map.spec import MapSpec
 from .claims import ELEMENTS
 from .passes import passes
+from .product import Product, kind_of_factor
 
 
 def program(spec: MapSpec) -> Iterator[Finding]:
@@ -20,6 +21,11 @@ def program(spec: MapSpec) -> Iterator[Finding]:
     except ProgramError as error:
         yield ("program",), error.number, str(error)
         return
+    products = [of.product for of in cut if isinstance(of.product, Product)]
+    kinds = {kind_of_factor(spec.inputs[name].dtype if name in spec.inputs else ("T",)) for p in products for name in p.factors}
+    if len(kinds) > 1:
+        listed = " and ".join(", ".join(tags) for tags in sorted(filter(None, kinds)))
+        yield ("program",), 0, f"products of {listed} are of one kernel table each; make them ops of their own"
     for of in cut:
         if read := next(iter(of.parts.reads.values()), None):
             text = f"{read.tensor!r} is read at a computed place; an op of its own may gather what a product takes"

@@ -97,6 +97,11 @@ def _is_discrete(value: Any) -> bool:
     return (np.asarray(value).dtype if dtype is None else dtype).kind in "biu"
 
 
+def _whole(value: Any) -> Any:
+    """Ints as programs have them, of 64 bits, whatever an array of them holds."""
+    return value if np.asarray(value).dtype.kind == "b" else np.asarray(value, np.int64)
+
+
 def _is_power_of_two(value: Any) -> bool:
     return np.ndim(value) == 0 and bool(np.isfinite(value)) and abs(np.frexp(float(value))[0]) == 0.5
 
@@ -239,7 +244,7 @@ def bound(
     lines: Iterable[Line], inputs: Mapping[str, Bounded], space: Space, how: Arithmetic
 ) -> dict[str, Bounded]:
     """Running error analysis (Higham, Accuracy and Stability of Numerical Algorithms, section 3.3) of the program."""
-    names = {n: Bounded(b.value, 0.0) if _is_discrete(b.value) else b for n, b in inputs.items()}
+    names = {n: Bounded(_whole(b.value), 0.0) if _is_discrete(b.value) else b for n, b in inputs.items()}
     reader = _Bounds(names, space, how)
     with np.errstate(all="ignore"):
         for line in lines:

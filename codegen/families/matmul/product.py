@@ -26,10 +26,6 @@ class Product:
     roles: tuple[tuple[str, str], ...]  # role -> dim; there may be no batch
 
     @property
-    def factors(self) -> tuple[str, str]:
-        return self.left, self.right
-
-    @property
     def dims(self) -> dict[str, str]:
         return dict(self.roles)
 
@@ -66,8 +62,8 @@ def product_of(expr: Expr, spec: MapSpec, parts: Parts, number: int = 0) -> Prod
     for name in (a, b):
         if text := _no_factor(name, spec, parts):
             raise ProgramError(f"{name!r} {text}", number)
-    if len({kind_of_factor(_dtypes(name, spec)) for name in (a, b)}) > 1:
-        types = " and ".join(f"{name!r} of {', '.join(_dtypes(name, spec))}" for name in (a, b))
+    if len({kind_of_factor(dtypes_of(name, spec)) for name in (a, b)}) > 1:
+        types = " and ".join(f"{name!r} of {', '.join(dtypes_of(name, spec))}" for name in (a, b))
         text = f"{types} are no factors of one product; both are of T, or both of 8-bit floats or of 8-bit ints"
         raise ProgramError(text, number)
     of_a, of_b = parts.dims[a], parts.dims[b]
@@ -111,7 +107,8 @@ def _no_factor(name: str, spec: MapSpec, parts: Parts) -> str:
     return "is a factor of the product, so it is an input, or rounded to the element's type: T(...)"
 
 
-def _dtypes(name: str, spec: MapSpec) -> tuple[str, ...]:
+def dtypes_of(name: str, spec: MapSpec) -> tuple[str, ...]:
+    """The types that a factor may have."""
     return spec.inputs[name].dtype if name in spec.inputs else ("T",)
 
 

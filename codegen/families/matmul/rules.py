@@ -11,7 +11,7 @@ from ..map.program import queries_of
 from ..map.spec import MapSpec
 from .claims import ELEMENTS
 from .passes import passes
-from .product import Product, kind_of_factor
+from .product import Product, dtypes_of, kind_of_factor
 
 
 def program(spec: MapSpec) -> Iterator[Finding]:
@@ -21,11 +21,10 @@ def program(spec: MapSpec) -> Iterator[Finding]:
     except ProgramError as error:
         yield ("program",), error.number, str(error)
         return
-    products = [of.product for of in cut if isinstance(of.product, Product)]
-    kinds = {kind_of_factor(spec.inputs[name].dtype if name in spec.inputs else ("T",)) for p in products for name in p.factors}
+    kinds = {kind_of_factor(dtypes_of(name, spec)) for of in cut for name in _factors(of.product)}
     if len(kinds) > 1:
         listed = " and ".join(", ".join(tags) for tags in sorted(filter(None, kinds)))
-        yield ("program",), 0, f"products of {listed} are of one kernel table each; make them ops of their own"
+        yield ("program",), 0, f"products of {listed} need kernels of two kinds; make them two ops"
     for of in cut:
         if read := next(iter(of.parts.reads.values()), None):
             text = f"{read.tensor!r} is read at a computed place; an op of its own may gather what a product takes"
@@ -34,6 +33,10 @@ def program(spec: MapSpec) -> Iterator[Finding]:
         if query:
             text = f"index({query.of}) is of no use to a matrix product; pass an array over {query.of}"
             yield ("program",), of.parts.lines[0].number, text
+
+
+def _factors(product: object) -> tuple[str, ...]:
+    return (product.left, product.right) if isinstance(product, Product) else ()
 
 
 def contradictions(spec: MapSpec) -> Iterator[Finding]:

@@ -419,8 +419,8 @@ def rope_backward(dy: rt.Array, cosines: rt.Array, sines: rt.Array, *, interleav
 
 def scaled_mm(a: rt.Array, b: rt.Array, scale_a: rt.Array, scale_b: rt.Array, bias: rt.Array = None, *,
               element: DTypeLike, y: rt.Array = None, stream: rt.Stream = None) -> Any:
-    """Products of matrices of 8-bit floats with a scale for each row and column, whose rows have the same bits in a
-    batch of any size. See `ScaledMmPlan.run`, `ScaledMmDescriptor`."""
+    """Products of matrices of 8-bit floats, scaled, whose rows have the same bits in a batch of any size. See
+    `ScaledMmPlan.run`, `ScaledMmDescriptor`."""
 
 _sdpa = NamedTuple("_sdpa", [("attn", Any), ("y", Any)])
 def sdpa(q: rt.Array, k: rt.Array, v: rt.Array, mask: rt.Array = None, *, scale: float | None = None,

@@ -28,7 +28,7 @@ def _linear(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, A
 
 
 def _scaled(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
-    left, right, of_rows, of_columns, *_ = arrays.values()
+    left, right, of_rows, of_columns = (array.astype(np.float64) for array in list(arrays.values())[:4])
     with np.errstate(all="ignore"):
         return {"y": (left @ right.T) * np.multiply.outer(of_rows, of_columns) + arrays.get("bias", 0.0)}
 

@@ -57,7 +57,7 @@ def mma(opcode: str, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     d = np.empty_like(c)
     for part, (row, col) in enumerate(zip(*shape.d, strict=True)):
         total = product[:, row, col] + c[part]
-        d[part] = total.astype(np.int64).astype(c.dtype) if match[5] in _WHOLE else total.astype(c.dtype)  # wraps around
+        d[part] = (total.astype(np.int64) if match[5] in _WHOLE else total).astype(c.dtype)  # ints wrap around
     return d
 
 

@@ -17,7 +17,7 @@ class ScaledMmDescriptor(rt.MapDescriptor):
 
 
 class ScaledMmPlan(rt.MatmulPlan[ScaledMmDescriptor]):
-    """Products of matrices of 8-bit floats with a scale for each row and column, whose rows have the same bits in a batch of any size.
+    """Products of matrices of 8-bit floats, scaled, whose rows have the same bits in a batch of any size.
 
         y = sum(a * b, depth) * scale_a * scale_b + bias
 

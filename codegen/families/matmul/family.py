@@ -76,8 +76,7 @@ class MatmulFamily(MapFamily):
         return _batch_dim(spec)
 
     def rests_on_batch(self, spec: MapSpec) -> Iterator[Denied]:
-        """What is summed over the batch, or by a map. Matrix instructions add floats up differently on each architecture;
-        sums of whole numbers are exact."""
+        """What is summed over the batch, or by a map. Sums of floats by matrix instructions differ between machines."""
         parts = parts_with_factors(spec)
         products, batch = products_of(spec, parts), _batch_dim(spec)
         lines, sorts = {line.name: line.expr for line in parts.lines}, kinds_of(spec, parts.lines)

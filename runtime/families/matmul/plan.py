@@ -347,6 +347,7 @@ class MatmulPlan(PassedPlan[M]):
         source = self._sources.get((variant, types))
         if source is None:
             layout, schedule = _LAYOUTS[variant.layout], self._schedule(variant)
+            panels = variant.tma or variant.copied
             left, right = self.FACTORS
             cluster = dict(schedule.numbers).get("cluster", 1)
             source = self._sources[variant, types] = kernel_source(
@@ -372,7 +373,7 @@ class MatmulPlan(PassedPlan[M]):
                 present={a.name: self.present(a.name) for a in self.ARGUMENTS.values() if a.optional},
                 types=dict(zip(self.CHOSEN, types, strict=True)),
                 kernel="_".join(filter(None, (self._name, variant.packs and f"pack_{variant.packs}"))),
-                shared=0 if variant.packs else shared_bytes(schedule, self._itemsize, tma=variant.tma or variant.copied),
+                shared=0 if variant.packs else shared_bytes(schedule, self._itemsize, tma=panels),
             )
         return source
 

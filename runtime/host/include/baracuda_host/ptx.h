@@ -289,14 +289,14 @@ BARACUDA_PTX_WGMMA(bf16_bf16, BF16)
 // Of 8-bit factors, which no instruction transposes; whole numbers have no scales.
 #define BARACUDA_PTX_SCALES_f32 int, int,
 #define BARACUDA_PTX_SCALES_s32
-#define BARACUDA_PTX_WGMMA_BYTES(sums, kinds, kind_a, kind_b, Sum)                                                    \
-  template <int m, int n, int k>                                                                                      \
-  static inline void wgmma_mma_async_sync_aligned_##sums##_##kinds(const Registers<Sum, n / 2>& sum, u64 a, u64 b,    \
-                                                                   bool add, BARACUDA_PTX_SCALES_##sums BARACUDA_SITE) { \
-    static_assert(m == 64 && k == 32, "the shape of an instruction with these types");                                \
-    baracuda_host::wgmma({consecutive(sum, BARACUDA_HERE), nullptr, a, b, n, baracuda_host::Factor::kind_a,           \
-                          baracuda_host::Factor::kind_b, !add, false, false},                                         \
-                         BARACUDA_HERE);                                                                              \
+#define BARACUDA_PTX_WGMMA_BYTES(sums, kinds, kind_a, kind_b, Sum)                                          \
+  template <int m, int n, int k>                                                                            \
+  static inline void wgmma_mma_async_sync_aligned_##sums##_##kinds(                                         \
+      const Registers<Sum, n / 2>& sum, u64 a, u64 b, bool add, BARACUDA_PTX_SCALES_##sums BARACUDA_SITE) { \
+    static_assert(m == 64 && k == 32, "the shape of an instruction with these types");                      \
+    baracuda_host::wgmma({consecutive(sum, BARACUDA_HERE), nullptr, a, b, n, baracuda_host::Factor::kind_a, \
+                          baracuda_host::Factor::kind_b, !add, false, false},                               \
+                         BARACUDA_HERE);                                                                    \
   }
 #define BARACUDA_PTX_WGMMA_FLOATS(kinds, a, b) BARACUDA_PTX_WGMMA_BYTES(f32, kinds, a, b, float)
 #define BARACUDA_PTX_WGMMA_WHOLE(kinds, a, b) BARACUDA_PTX_WGMMA_BYTES(s32, kinds, a, b, u32)

@@ -41,7 +41,8 @@ template <int N> __device__ __forceinline__ void fence_operand(unsigned (&value)
 
 // A matrix in shared memory, in panels of ROW bytes a row that start at multiples of 8 ROW. The 16-byte chunks of row r
 // are in the order chunk ^ (r % 8) if there are eight, which is TMA's swizzle of 128 bytes, and chunk ^ (r / 4 % 2) if
-// there are two. Adding bytes moves on: an element's a column within a panel, ROW a row, by 8 rows or more. `panel` is the distance of panels in bytes, needed where columns run along the result.
+// there are two. Adding bytes moves on: an element's a column within a panel, ROW a row, by 8 rows or more. `panel` is
+// the distance of panels in bytes, needed where columns run along the result.
 template <int ROW> struct PanelMatrix {
     static_assert(ROW == 128 || ROW == 32, "the swizzles that are used");
     unsigned start;  // low word of the descriptor: address and panel, each in units of 16 bytes

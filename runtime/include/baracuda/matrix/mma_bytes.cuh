@@ -58,21 +58,19 @@ template <typename L, typename R> struct ByteProducts {
     }
     __device__ static float unscaled(float sum) { return sum * SCALE; }
 };
-#define BARACUDA_BYTE_PRODUCTS(L, R, name)                                                          \
-    template <> struct ByteProducts<L, R> {                                                         \
-        using Number = int;                                                                         \
-        struct Left {                                                                               \
-            unsigned word[4];                                                                       \
-        };                                                                                          \
-        using Right = Left;                                                                         \
-        __device__ static Left left_of(const unsigned (&word)[4]) {                                 \
-            return {{word[0], word[1], word[2], word[3]}};                                          \
-        }                                                                                           \
-        __device__ static Right right_of(const unsigned (&word)[4]) { return left_of(word); }       \
-        __device__ static void add(int* sum, const Left& a, const Right& b, int half) {             \
-            name(sum, a.word, b.word + 2 * half);                                                   \
-        }                                                                                           \
-        __device__ static int unscaled(int sum) { return sum; }                                     \
+#define BARACUDA_BYTE_PRODUCTS(L, R, name)                                                                           \
+    template <> struct ByteProducts<L, R> {                                                                          \
+        using Number = int;                                                                                          \
+        struct Left {                                                                                                \
+            unsigned word[4];                                                                                        \
+        };                                                                                                           \
+        using Right = Left;                                                                                          \
+        __device__ static Left left_of(const unsigned (&word)[4]) { return {{word[0], word[1], word[2], word[3]}}; } \
+        __device__ static Right right_of(const unsigned (&word)[4]) { return left_of(word); }                        \
+        __device__ static void add(int* sum, const Left& a, const Right& b, int half) {                              \
+            name(sum, a.word, b.word + 2 * half);                                                                    \
+        }                                                                                                            \
+        __device__ static int unscaled(int sum) { return sum; }                                                      \
     };
 BARACUDA_BYTE_PRODUCTS(signed char, signed char, mma_m16n8k32_s8)
 BARACUDA_BYTE_PRODUCTS(unsigned char, unsigned char, mma_m16n8k32_u8)

@@ -1,4 +1,5 @@
-// Matrix products by mma.sync, for halves, float (as three tf32 products), double and 8-bit factors alike, from sm_80 on.
+// Matrix products by mma.sync, for halves, float (as three tf32 products), double and 8-bit factors alike, from sm_80
+// on.
 //
 // block -> tiles of the result, one after the other; warp -> a part of the tile, in registers
 //
@@ -71,7 +72,8 @@ template <class Program> struct ProductTile {
                                          int block) {
         T* const to = shared + block % STAGES * STAGE;
         left.template copy<THREADS, !STRIDED>(to, row, (long long)block * BLOCK_K);
-        right.template copy<THREADS, !STRIDED>(reinterpret_cast<OfRight*>(to + Left::SIZE), column, (long long)block * BLOCK_K);
+        right.template copy<THREADS, !STRIDED>(reinterpret_cast<OfRight*>(to + Left::SIZE), column,
+                                               (long long)block * BLOCK_K);
     }
     __device__ __forceinline__ void multiply(int block, int first_row, int first_column) {
         const typename Left::Tile of_left = {shared + block % STAGES * STAGE};

@@ -2,13 +2,13 @@
 //
 // block -> tiles of the result, one after the other (persistent); a cluster of two has tiles below each other and
 // shares the tile of the second factor
-// warpgroup 0 -> the producer: its first thread issues TMA loads of both factors, 128 bytes of the depth at a time. COPIED:
-// all its threads load what TMA cannot address
-// warpgroup 1 ... -> consumers, each of which has its share of the tile's rows in registers, or alternate tiles
+// warpgroup 0 -> the producer: its first thread issues TMA loads of both factors, 128 bytes of the depth at a time.
+// COPIED: all its threads load what TMA cannot address warpgroup 1 ... -> consumers, each of which has its share of the
+// tile's rows in registers, or alternate tiles
 //
-// Every sum adds its terms in the order of the depth, 32 bytes to an instruction, whatever the tile: its bits depend on a
-// row of one factor and a column of the other alone, and are those of mma.sync, but for 8-bit floats: instructions keep
-// 14 bits of these sums, so 128 of the depth at a time are added up in f32.
+// Every sum adds its terms in the order of the depth, 32 bytes to an instruction, whatever the tile: its bits depend on
+// a row of one factor and a column of the other alone, and are those of mma.sync, but for 8-bit floats: instructions
+// keep 14 bits of these sums, so 128 of the depth at a time are added up in f32.
 //
 // SWAPPED: the rows of a tile are columns of the result, for products of few rows. `a` and `b` are the factors of the
 // instruction: left and right, or right and left.
@@ -32,8 +32,8 @@ namespace baracuda {
 __device__ constexpr unsigned panels_of(unsigned bytes) { return (bytes + 1023) / 1024 * 1024; }
 
 // The layout of shared memory: tiles of BLOCK_M x BLOCK_N, STAGES buffers of both factors, clusters of CLUSTER blocks.
-// A factor is in panels of 128 bytes a row: its rows, where the depth is contiguous, else (of halves) 64 of its sides by
-// 64 of the depth. Boxes of the maps: 64 rows of a panel of results, or with SWAPPED all BLOCK_N.
+// A factor is in panels of 128 bytes a row: its rows, where the depth is contiguous, else (of halves) 64 of its sides
+// by 64 of the depth. Boxes of the maps: 64 rows of a panel of results, or with SWAPPED all BLOCK_N.
 struct ProductShape {
     static constexpr bool SWAPPED = Schedule::SWAPPED;
     static constexpr int BLOCK_M = Schedule::BLOCK_M, BLOCK_N = Schedule::BLOCK_N, BLOCK_K = 128 / FACTOR_BYTES;
@@ -197,9 +197,8 @@ __device__ __forceinline__ void produce(const ProductShared& shared, unsigned ch
         for (long long k = 0; k < args.depth; k += Shape::BLOCK_K) {
             shared.empty(ring.stage).wait(ring.parity ^ 1);
             unsigned char *const a = memory + ring.stage * Shape::STAGE, *const b = a + Shape::A;
-            copy_panel<Shape::SWAPPED ? Shape::BLOCK_N : Shape::BLOCK_M>(Shape::SWAPPED ? b : a, left + k * of_left[2],
-                                                                         of_left[1], of_left[2], args.rows - row,
-                                                                         args.depth - k);
+            copy_panel<Shape::SWAPPED ? Shape::BLOCK_N : Shape::BLOCK_M>(
+                Shape::SWAPPED ? b : a, left + k * of_left[2], of_left[1], of_left[2], args.rows - row, args.depth - k);
             copy_panel<Shape::SWAPPED ? Shape::BLOCK_M : Shape::BLOCK_N>(
                 Shape::SWAPPED ? a : b, right + k * of_right[2], of_right[1], of_right[2], args.columns - column,
                 args.depth - k);
@@ -285,7 +284,8 @@ template <class Program> struct ProductConsumer {
     using Args = typename Program::Args;
     using Product = Wgmma<FactorOf<Program, !Shape::SWAPPED>, Shape::BLOCK_N, FactorOf<Program, Shape::SWAPPED>>;
     using Sum = typename Product::Sum;
-    static constexpr bool IN_PARTS = FACTOR_BYTES == 1 && Sum(0.5f) != 0;  // of a stage each, of which a sum keeps 14 bits
+    static constexpr bool IN_PARTS =
+        FACTOR_BYTES == 1 && Sum(0.5f) != 0;  // of a stage each, of which a sum keeps 14 bits
     static constexpr unsigned A_16 = Shape::A_SIDE ? 16 * 128 : 32, B_16 = Shape::B_SIDE ? 16 * 128 : 32;
     static constexpr unsigned ORDER = 1 + Shape::CONSUMERS;  // the named barriers by which warpgroups alternate
     using Sums = Sum[Shape::STEPS][Product::REGISTERS];

@@ -3,8 +3,8 @@
 //
 // A program has one body, Epilogue (see body.cuh). Macros name the factors, [batch, row, depth] and
 // [batch, column, depth], and the first output. Each factor is contiguous along its side (SIDE) or along the depth,
-// unless they are STRIDED. With TMA, the copy engine moves factors, and a result of 16-bit elements. With COPIED, threads
-// copy factors for the instructions that usually take what TMA moves, whose sums no others repeat.
+// unless they are STRIDED. With TMA, the copy engine moves factors, and a result of 16-bit elements. With COPIED,
+// threads copy factors for the instructions that usually take what TMA moves, whose sums no others repeat.
 #pragma once
 
 #include <baracuda/arch/cluster_dims.cuh>

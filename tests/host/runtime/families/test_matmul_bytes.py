@@ -1,4 +1,4 @@
-"""Products of 8-bit factors on the host device: one promise of bits, whichever tile and layout, and exact conversions."""
+"""Products of 8-bit factors on the host device: the same bits in each tile and layout, and exact conversions."""
 
 from __future__ import annotations
 

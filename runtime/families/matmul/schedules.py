@@ -19,7 +19,7 @@ _ANY = (*_STRAIGHT, *FLOATS_OF_A_BYTE)  # whose sums are made in parts, which ta
 # rows of a tile are columns of the result, and whether warpgroups alternate; of mma.sync how much of the depth a buffer
 # has, and warps across the tile.
 SCHEDULES = (
-    ("sm_90a", _STRAIGHT, "t384.block_m128.block_n256.stages4.cluster2.swapped0.alternate0"),
+    ("sm_90a", ("f16", "bf16"), "t384.block_m128.block_n256.stages4.cluster2.swapped0.alternate0"),
     ("sm_90a", _STRAIGHT, "t384.block_m128.block_n192.stages4.cluster2.swapped0.alternate0"),
     ("sm_90a", _STRAIGHT, "t384.block_m128.block_n128.stages6.cluster1.swapped0.alternate1"),
     ("sm_90a", _ANY, "t384.block_m128.block_n128.stages6.cluster1.swapped0.alternate0"),

@@ -61,10 +61,12 @@ _CLASSES = {
     "matrix.grouped_mm_backward": "GroupedMmBackwardDescriptor GroupedMmBackwardPlan",
     "matrix.int4_linear": "Int4LinearDescriptor Int4LinearPlan",
     "matrix.int4_linear_backward": "Int4LinearBackwardDescriptor Int4LinearBackwardPlan",
+    "matrix.int_mm": "IntMmDescriptor IntMmPlan",
     "matrix.linear": "LinearDescriptor LinearPlan",
     "matrix.linear_backward": "LinearBackwardDescriptor LinearBackwardPlan",
     "matrix.masked_mm": "MaskedMmDescriptor MaskedMmPlan",
     "matrix.masked_mm_backward": "MaskedMmBackwardDescriptor MaskedMmBackwardPlan",
+    "matrix.scaled_mm": "ScaledMmDescriptor ScaledMmPlan",
     "moe.grouped_swiglu": "GroupedSwigluDescriptor GroupedSwigluPlan",
     "moe.grouped_swiglu_backward": "GroupedSwigluBackwardDescriptor GroupedSwigluBackwardPlan",
     "moe.moe_combine": "MoeCombineDescriptor MoeCombinePlan",
@@ -89,6 +91,7 @@ _CLASSES = {
     "pooling.avg_pool2d_backward": "AvgPool2dBackwardDescriptor AvgPool2dBackwardPlan",
     "quantization.fp8_quantize": "Fp8QuantizeDescriptor Fp8QuantizePlan",
     "quantization.int8_quantize": "Int8QuantizeDescriptor Int8QuantizePlan",
+    "quantization.quantized_linear": "QuantizedLinearDescriptor QuantizedLinearPlan",
     "random.dropout": "DropoutDescriptor DropoutPlan",
     "random.dropout_backward": "DropoutBackwardDescriptor DropoutBackwardPlan",
     "random.random_values": "RandomValuesDescriptor RandomValuesPlan",
@@ -178,10 +181,12 @@ if TYPE_CHECKING:
     from .matrix.grouped_mm_backward import *
     from .matrix.int4_linear import *
     from .matrix.int4_linear_backward import *
+    from .matrix.int_mm import *
     from .matrix.linear import *
     from .matrix.linear_backward import *
     from .matrix.masked_mm import *
     from .matrix.masked_mm_backward import *
+    from .matrix.scaled_mm import *
     from .moe.grouped_swiglu import *
     from .moe.grouped_swiglu_backward import *
     from .moe.moe_combine import *
@@ -206,6 +211,7 @@ if TYPE_CHECKING:
     from .pooling.avg_pool2d_backward import *
     from .quantization.fp8_quantize import *
     from .quantization.int8_quantize import *
+    from .quantization.quantized_linear import *
     from .random.dropout import *
     from .random.dropout_backward import *
     from .random.random_values import *

@@ -274,6 +274,9 @@ def int_binary(a: rt.Array, b: rt.Array, *, kind: str, y: rt.Array = None, strea
     """A function of two whole numbers, exact modulo two to the number of their bits. See `IntBinaryPlan.run`,
     `IntBinaryDescriptor`."""
 
+def int_mm(a: rt.Array, b: rt.Array, *, y: rt.Array = None, stream: rt.Stream = None) -> Any:
+    """Exact products of matrices of 8-bit whole numbers. See `IntMmPlan.run`, `IntMmDescriptor`."""
+
 _layer_norm = NamedTuple("_layer_norm", [("y", Any), ("mu", Any), ("rstd", Any)])
 def layer_norm(x: rt.Array, gamma: rt.Array = None, beta: rt.Array = None, *, norm_axes_mask: int | None = None,
                eps: float | None = None, y: rt.Array = None, mu: rt.Array = None, rstd: rt.Array = None,
@@ -385,6 +388,11 @@ def pointwise_loss_backward(dy: rt.Array, x: rt.Array, target: rt.Array, *, kind
 def predicate(x: rt.Array, *, kind: str, y: rt.Array = None, stream: rt.Stream = None) -> Any:
     """Whether something holds of each element. See `PredicatePlan.run`, `PredicateDescriptor`."""
 
+def quantized_linear(x: rt.Array, w: rt.Array, scale_x: rt.Array, scale_w: rt.Array, bias: rt.Array = None, *,
+                     element: DTypeLike, y: rt.Array = None, stream: rt.Stream = None) -> Any:
+    """A linear layer of 8-bit whole numbers with a scale for each token and each output feature. See
+    `QuantizedLinearPlan.run`, `QuantizedLinearDescriptor`."""
+
 def random_values(seed: rt.Array, offset: rt.Array, *, kind: str, input_shape: Sequence[int], p: float = 0.5,
                   element: DTypeLike, y: rt.Array = None, stream: rt.Stream = None) -> Any:
     """Random numbers that depend on seed, offset and place alone. See `RandomValuesPlan.run`,
@@ -481,6 +489,11 @@ def rope(x: rt.Array, cosines: rt.Array, sines: rt.Array, *, interleaved: bool =
 def rope_backward(dy: rt.Array, cosines: rt.Array, sines: rt.Array, *, interleaved: bool = False, dx: rt.Array = None,
                   stream: rt.Stream = None) -> Any:
     """Gradient of rope with respect to x. See `RopeBackwardPlan.run`, `RopeBackwardDescriptor`."""
+
+def scaled_mm(a: rt.Array, b: rt.Array, scale_a: rt.Array, scale_b: rt.Array, bias: rt.Array = None, *,
+              element: DTypeLike, y: rt.Array = None, stream: rt.Stream = None) -> Any:
+    """Products of matrices of 8-bit floats, scaled, whose rows have the same bits in a batch of any size. See
+    `ScaledMmPlan.run`, `ScaledMmDescriptor`."""
 
 _sdpa = NamedTuple("_sdpa", [("attn", Any), ("y", Any)])
 def sdpa(q: rt.Array, k: rt.Array, v: rt.Array, mask: rt.Array = None, *, scale: float | None = None,

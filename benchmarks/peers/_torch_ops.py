@@ -213,6 +213,22 @@ def _moe_combine(fields: Fields, t: Tensors) -> dict[str, Any]:
     return {"y": torch.einsum("tk,tkw->tw", t["weights"].to(read.dtype), read)}
 
 
+def _scaled_mm(fields: Fields, t: Tensors) -> dict[str, Any]:
+    scales = t["scale_a"][:, None], t["scale_b"][None, :]
+    return {"y": torch._scaled_mm(t["a"], t["b"].t(), *scales, bias=t.get("bias"), out_dtype=fields["element"])}
+
+
+def _quantized_linear(fields: Fields, t: Tensors) -> dict[str, Any]:
+    """With rows of zeros, where there are fewer than torch takes."""
+    x, rows = t["x"], len(t["x"])
+    sums = torch._int_mm(F.pad(x, (0, 0, 0, max(0, _FEWEST_ROWS - rows))), t["w"].t())[:rows]
+    y = sums * t["scale_x"][:, None] * t["scale_w"]
+    return {"y": (y + t["bias"] if "bias" in t else y).to(fields["element"])}
+
+
+_FEWEST_ROWS = 17  # of torch._int_mm
+
+
 FORWARD: dict[str, Function] = {
     "grouped_mm": _grouped_mm,
     "grouped_swiglu": _grouped_swiglu,
@@ -241,6 +257,9 @@ FORWARD: dict[str, Function] = {
     "baddbmm": lambda fields, t: {
         "y": torch.baddbmm(t["c"], t["a"], t["b"], beta=fields["beta"], alpha=fields["alpha"])
     },
+    "scaled_mm": _scaled_mm,
+    "int_mm": lambda fields, t: {"y": torch._int_mm(t["a"], t["b"])},
+    "quantized_linear": _quantized_linear,
     "reduce_rows": _reduce_rows,
     "embedding": _embedding,
     "segment_sum": _segment_sum,
@@ -258,7 +277,7 @@ BACKWARD: dict[str, Function] = {
 
 def body_of(case: Case, changed: Callable[[Any], Any] = lambda f: f) -> Body | None:
     """The op or its gradient, `changed` by a compiler perhaps; None where torch has no functions for it."""
-    fields, gradient = case.values, case.spec.gradient
+    fields, gradient = {**case.values, "element": getattr(torch, str(case.element.row.numpy))}, case.spec.gradient
     direct = FORWARD.get(case.op) or BACKWARD.get(case.op)
     if direct is not None:
         function = changed(lambda tensors: direct(fields, tensors))

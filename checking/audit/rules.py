@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from baracuda.codegen.lower.op import Op
 from baracuda.runtime import KernelSku
+from baracuda.runtime.device import KernelSource
 from baracuda.runtime.devices.limits import STATIC_SHARED_BYTES
 
 from .facts import Facts
 from .limits import REGISTERS_PER_BLOCK, REGISTERS_PER_THREAD, THREADS_PER_BLOCK, registers_of_block
 from .vectors import vectors
+
+_THREADS = re.compile(r"^BARACUDA_SCHEDULE=.*\bTHREADS=(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,14 @@ class Subject:
     layout: str
     arch: str
     facts: Facts
+    source: KernelSource | None = None
+
+    @property
+    def threads(self) -> int:
+        """Of a block: the schedule's, which for arrays that this cannot serve is another than the SKU's."""
+        defines = self.source.defines if self.source else ()
+        own = next((found for text in defines if (found := _THREADS.search(text))), None)
+        return int(own[1]) if own else self.sku.schedule.threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +52,7 @@ class Violation:
 
 def registers(s: Subject) -> Iterator[str]:
     """Registers per thread and per block."""
-    used, threads = s.facts.resources.registers, s.sku.schedule.threads
+    used, threads = s.facts.resources.registers, s.threads
     allowed = min(s.op.allowance(s.sku.arch).registers or REGISTERS_PER_THREAD, REGISTERS_PER_THREAD)
     if used > allowed:
         yield f"{used} registers a thread, allowed are {allowed}"
@@ -100,13 +112,14 @@ def products(s: Subject) -> Iterator[str]:
     """Products on tensor cores of other types than the SKU's: what they multiply was rounded to that type."""
     guarantee = s.sku.precision_guarantee
     math = str(guarantee.math_precision).removesuffix("x3")
-    allowed = f"{math}.{guarantee.accumulator}" if math in _MULTIPLIED else "none"
+    allowed = f"{math}.{_SUMS.get(math, guarantee.accumulator)}" if math in _MULTIPLIED else "none"
     products = {name: n for name, n in s.facts.sass.products.items() if name != allowed}
     if products:
         yield f"{_listed(products)} products on tensor cores; the SKU says {guarantee.math_precision}, so {allowed}"
 
 
-_MULTIPLIED = ("f16", "bf16", "tf32", "f64")  # by tensor cores
+_MULTIPLIED = ("f16", "bf16", "tf32", "f64", "f8", "i8")  # by tensor cores
+_SUMS = {"i8": "i32"}  # whatever the accumulator is
 _BULK = ("UBLKRED", "cp.reduce.")  # sums that the copy engine adds to memory
 
 

@@ -104,6 +104,10 @@ def _factors(kind: str, parts: Sequence[str]) -> str:
     """The types of a tensor-core instruction's factors and sums."""
     if kind in ("DMMA", "DGMMA"):
         return "f64.f64"
+    if kind in ("IMMA", "IGMMA"):
+        return "i8.i32"
+    if kind in ("QMMA", "QGMMA"):
+        return "f8.f32"
     if kind not in ("HMMA", "HGMMA"):
         return kind
     factors = next((named for part, named in {"BF16": "bf16", "TF32": "tf32"}.items() if part in parts), "f16")

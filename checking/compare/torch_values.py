@@ -277,6 +277,12 @@ def _int4_linear(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]
     return {"y": tensors["x"] @ ((each - zero) * scale).T}
 
 
+def _scaled_mm(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    left, right, of_rows, of_columns, *_ = tensors.values()
+    products = left.double() @ right.double().t() * of_rows.double()[:, None] * of_columns.double()
+    return {"y": products + tensors["bias"].double() if "bias" in tensors else products}
+
+
 def _reduce_rows(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
     x = tensors["x"]
     axes = [axis for axis in range(x.dim()) if fields["axes_mask"] >> axis & 1]
@@ -407,6 +413,9 @@ FORWARD: dict[str, Values] = {
     "baddbmm": _baddbmm,
     "int4_linear": _int4_linear,
     "linear_cross_entropy": _linear_cross_entropy,
+    "scaled_mm": _scaled_mm,
+    "int_mm": lambda torch, fields, tensors: {"y": tensors["a"].int() @ tensors["b"].int()},
+    "quantized_linear": _scaled_mm,
     "reduce_rows": _reduce_rows,
     "embedding": _embedding,
     "segment_sum": _segment_sum,

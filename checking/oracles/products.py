@@ -34,6 +34,8 @@ def _int4(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any
     codes = np.stack([pairs % 16, pairs // 16], axis=-1).reshape(len(words), -1)[:, :depth].astype(float)
     scale, zero = (np.repeat(arrays[n], fields["group_size"], axis=1)[:, :depth] for n in ("scale", "zero"))
     return {"y": np.inner(arrays["x"], scale * codes - scale * zero)}
+
+
 def _grouped(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
     y, begin = np.zeros((fields["tokens"], fields["out_features"])), 0
     for matrix, end in zip(arrays["w"], arrays["ends"], strict=True):
@@ -56,6 +58,16 @@ def _masked(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, A
     return {"y": y}
 
 
+def _scaled(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
+    left, right, of_rows, of_columns = (array.astype(np.float64) for array in list(arrays.values())[:4])
+    with np.errstate(all="ignore"):
+        return {"y": (left @ right.T) * np.multiply.outer(of_rows, of_columns) + arrays.get("bias", 0.0)}
+
+
+def _whole(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
+    return {"y": arrays["a"].astype(np.int64) @ arrays["b"].astype(np.int64)}
+
+
 PRODUCTS: Mapping[str, Callable[..., dict[str, Any]]] = {
     "numpy.tensordot": _dense,
     "numpy.matmul": _baddbmm,
@@ -64,4 +76,6 @@ PRODUCTS: Mapping[str, Callable[..., dict[str, Any]]] = {
     "torch._grouped_mm": _grouped,
     "torch._grouped_mm of two": _swiglu,
     "deep_gemm.m_grouped_gemm_masked": _masked,
+    "numpy.int64": _whole,
+    "numpy.multiply.outer": _scaled,
 }

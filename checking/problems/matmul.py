@@ -22,6 +22,12 @@ class MatmulProblem(MapProblem, family="matmul"):
         return 2.0**-136 if self.plan.precision_guarantee.math_precision == "tf32x3" else 0.0
 
     @property
+    def least(self) -> float:
+        """The least normal number of 8-bit floats: what is smaller has its exponent."""
+        is_byte = self.plan.precision_guarantee.math_precision == "f8"
+        return max([kind.row.smallest_normal for kind in self.plan.multiplied(self.element)]) if is_byte else 0.0
+
+    @property
     def size(self) -> int:
         """Elements of all arrays; none if no result has any."""
         sizes = {name: self.space.count(self.spec.arguments[name].over) for name in self.arguments}
@@ -42,5 +48,6 @@ class MatmulProblem(MapProblem, family="matmul"):
             return super().numbers(descriptor, sku)
         sizes, numbers = plan.sizes_of(descriptor), dict(sku.schedule.numbers)
         tall, wide = (sizes.columns, sizes.rows) if numbers.get("swapped") else (sizes.rows, sizes.columns)
-        of_tile = {"tall": tall, "wide": wide, "depth": sizes.depth, "buffer": numbers.get("block_k", 64)}
+        itemsize = plan.multiplied(sku.element)[0].row.bytes
+        of_tile = {"tall": tall, "wide": wide, "depth": sizes.depth, "buffer": numbers.get("block_k", 128 // itemsize)}
         return {**vars(descriptor), **of_tile, **numbers}

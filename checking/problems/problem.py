@@ -289,6 +289,11 @@ class ProgramProblem(Problem):
         """What a factor of a sum of products may lose beside a roundoff."""
         return 0.0
 
+    @property
+    def least(self) -> float:
+        """What smaller factors count as, where the terms of a sum are cut off below the largest."""
+        return 0.0
+
     def depth(self, dims: tuple[str, ...], count: int) -> float:
         """The longest chain of additions that a kernel makes of a sum of `count` terms along `dims`."""
         raise AssertionError("families define this")

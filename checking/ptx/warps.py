@@ -35,8 +35,9 @@ def _shape(m: int, n: int, k: int, per_word: int) -> Shape:
     return Shape(a, (b[1], b[0]), (_GROUP + 8 * (part // 2), 2 * _MEMBER + part % 2))
 
 
-_MMA = re.compile(r"m(\d+)n(\d+)k(\d+)\.row\.col\.(f32|f64)\.(\w+)\.(\w+)\.(f32|f64)")
-_PER_WORD = {"f64": 1, "tf32": 1, "f16": 2, "bf16": 2, "e4m3": 4, "e5m2": 4}
+_MMA = re.compile(r"m(\d+)n(\d+)k(\d+)\.row\.col\.(f32|f64|s32)\.(\w+)\.(\w+)\.(f32|f64|s32)")
+_PER_WORD = {"f64": 1, "tf32": 1, "f16": 2, "bf16": 2, "e4m3": 4, "e5m2": 4, "s8": 4, "u8": 4}
+_WHOLE = {"s8": np.int8, "u8": np.uint8}
 
 
 def mma(opcode: str, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
@@ -55,7 +56,8 @@ def mma(opcode: str, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     product = left @ right
     d = np.empty_like(c)
     for part, (row, col) in enumerate(zip(*shape.d, strict=True)):
-        d[part] = (product[:, row, col] + c[part]).astype(c.dtype)
+        total = product[:, row, col] + c[part]
+        d[part] = (total.astype(np.int64) if match[5] in _WHOLE else total).astype(c.dtype)  # ints wrap around
     return d
 
 
@@ -66,7 +68,8 @@ def _element(words: Lanes, place: int, kind: str) -> Lanes:
         return widened(words, kind)
     size = 32 // _PER_WORD[kind]
     dtype = np.dtype(f"u{size // 8}")
-    return widened((words >> np.uint32(size * place)).astype(dtype), kind)
+    elements = (words >> np.uint32(size * place)).astype(dtype)
+    return elements.view(_WHOLE[kind]) if kind in _WHOLE else widened(elements, kind)
 
 
 def matrix_of(words: Lanes) -> Lanes:

@@ -139,8 +139,8 @@ def _limit(by_device: Mapping[str, int]) -> str:
 def _violations(entry: Audited, ops: Mapping[str, Op]) -> list[Violation]:
     if not isinstance(entry.outcome, Facts):
         return []
-    sku = entry.variant.row.sku
-    return violations(Subject(ops[sku.op], sku, entry.variant.layout, entry.variant.arch, entry.outcome))
+    variant, sku = entry.variant, entry.variant.row.sku
+    return violations(Subject(ops[sku.op], sku, variant.layout, variant.arch, entry.outcome, variant.source))
 
 
 def facts_row(facts: Facts) -> Row:

@@ -104,6 +104,11 @@ def _is_discrete(value: Any) -> bool:
     return (np.asarray(value).dtype if dtype is None else dtype).kind in "biu"
 
 
+def _whole(value: Any) -> Any:
+    """Ints as programs have them, of 64 bits, whatever an array of them holds."""
+    return value if np.asarray(value).dtype.kind == "b" else np.asarray(value, np.int64)
+
+
 def _is_power_of_two(value: Any) -> bool:
     return np.ndim(value) == 0 and bool(np.isfinite(value)) and abs(np.frexp(float(value))[0]) == 0.5
 
@@ -251,7 +256,8 @@ class Arithmetic:
 
     `depth(dims, count)` is the number of roundings the longest chain of additions makes to sum `count` terms.
     `casts` gives the unit roundoff of each element type a program casts to. `split` is what a factor of a sum of
-    products may lose beside a roundoff, where it is multiplied in parts that underflow.
+    products may lose beside a roundoff, where it is multiplied in parts that underflow. Factors below `least` count as
+    that where the terms of a sum are cut off below the largest.
     """
 
     unit_roundoff: float
@@ -259,13 +265,14 @@ class Arithmetic:
     depth: Callable[[tuple[str, ...], int], float]
     casts: Mapping[str, float]
     split: float = 0.0
+    least: float = 0.0
 
 
 def bound(
     lines: Iterable[Line], inputs: Mapping[str, Bounded], space: Space, how: Arithmetic
 ) -> dict[str, Bounded]:
     """Running error analysis (Higham, Accuracy and Stability of Numerical Algorithms, section 3.3) of the program."""
-    names = {n: Bounded(b.value, 0.0) if _is_discrete(b.value) else b for n, b in inputs.items()}
+    names = {n: Bounded(_whole(b.value), 0.0) if _is_discrete(b.value) else b for n, b in inputs.items()}
     reader = _Bounds(names, space, how)
     with np.errstate(all="ignore"):
         for line in lines:
@@ -387,7 +394,8 @@ class _Bounds:
         count = self.space.count(along)
         if holds is not None and any(_has_axis(holds, dim, self.space) for dim in along):
             count = int(np.max(np.sum(holds, axis=self.space.axes(along)), initial=0))
-        lost = self.how.depth(along, count) * self.how.unit_roundoff * (sums(*sizes) + moved) + count * self.how.tiny
+        counted = sums(*(size + self.how.least for size in sizes))
+        lost = self.how.depth(along, count) * self.how.unit_roundoff * (counted + moved) + count * self.how.tiny
         return Bounded(sums(a.value, b.value), moved + lost)
 
     def _variance(self, result: Any, arg: Bounded, dims: tuple[str, ...]) -> Bounded:

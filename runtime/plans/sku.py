@@ -30,7 +30,8 @@ class BackendKind(StrEnum):
 class MathPrecision(StrEnum):
     """The type that factors are rounded to before they are multiplied; compares equal to the tag of its element type.
 
-    `tf32x3`: each factor is the sum of two TF32 numbers, and of their four products the smallest is left out.
+    `tf32x3`: each factor is the sum of two TF32 numbers, and of their four products the smallest is left out. `f8` and
+    `i8`: factors are of 8 bits, floats or whole numbers, and as they are.
     """
 
     F16 = "f16"
@@ -41,6 +42,8 @@ class MathPrecision(StrEnum):
     I64 = "i64"
     C64 = "c64"
     C128 = "c128"
+    F8 = "f8"
+    I8 = "i8"
 
     def __repr__(self) -> str:
         return repr(self.value)

@@ -6,12 +6,14 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from baracuda.runtime.families.matmul.schedules import SCHEDULES
+from baracuda.runtime.families.matmul.schedules import FLOATS_OF_A_BYTE, SCHEDULES
 
 from ...program.ops import REDUCTIONS
 from ...spec.family import Data
+from .product import kind_of_factor
 
-ELEMENTS = tuple(dict.fromkeys(tag for _, tags, _ in SCHEDULES for tag in tags))
+# Of ops; 8-bit floats are of inputs alone, as nothing is computed in them.
+ELEMENTS = tuple(dict.fromkeys(tag for _, tags, _ in SCHEDULES for tag in tags if tag not in FLOATS_OF_A_BYTE))
 
 
 def reads_like_a_product(data: Data) -> bool:
@@ -24,7 +26,8 @@ class _Program:
 
     def __init__(self, inputs: Mapping[Any, Any]) -> None:
         self.over = {name: {*_dims(inputs, name)} for name in inputs}
-        self.factors = {name for name in inputs if not {"optional", "dtype"} & _mapping(inputs, name).keys()}
+        of = {name: _mapping(inputs, name) for name in inputs}
+        self.factors = {name: kind_of_factor(_dtypes(data)) for name, data in of.items() if "optional" not in data}
 
     def has_product(self, text: str) -> bool:
         try:
@@ -40,7 +43,7 @@ class _Program:
             match line:
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
                     self.over[name] = self._varies(value)
-                    self.factors |= {name} if _called(value) == "T" else set()
+                    self.factors |= {name: ("T",)} if _called(value) == "T" else {}
         return found
 
     def _is_product(self, node: ast.AST) -> bool:
@@ -50,11 +53,15 @@ class _Program:
                 of_a, of_b = self._varies(a), self._varies(b)
                 own, both = (of_a - of_b, of_b - of_a), of_a & of_b
                 is_shaped = depth in both and all(len(dims) == 1 for dims in own) and len(both) <= 2
-                return is_shaped and all(map(self._is_factor, (a, b)))
+                kinds = {self._kind_of(a), self._kind_of(b)}
+                return is_shaped and len(kinds) == 1 and None not in kinds
         return False
 
-    def _is_factor(self, node: ast.expr) -> bool:
-        return node.id in self.factors if isinstance(node, ast.Name) else _called(node) == "T"
+    def _kind_of(self, node: ast.expr) -> tuple[str, ...] | None:
+        """What a factor is multiplied with; None if it is none."""
+        if isinstance(node, ast.Name):
+            return self.factors.get(node.id)
+        return ("T",) if _called(node) == "T" else None
 
     def _varies(self, node: ast.AST) -> set[str]:
         if isinstance(node, ast.Name):
@@ -90,6 +97,11 @@ def _programs(data: Data) -> Iterator[str]:
 def _mapping(data: Mapping[Any, Any], key: object) -> Mapping[Any, Any]:
     value = data.get(key)
     return value if isinstance(value, Mapping) else {}
+
+
+def _dtypes(tensor: Mapping[Any, Any]) -> tuple[str, ...]:
+    given = tensor.get("dtype", "T")
+    return tuple(map(str, given)) if isinstance(given, list) else (str(given),)
 
 
 def _dims(tensors: Mapping[Any, Any], name: object) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from ...spec.checks import FIRST, LAST, PROGRAM, READ, everywhere
 from ...spec.family import Denied
 from ...spec.parts import Drawn, RangeSpec
 from ...spec.promises import BATCH, MACHINES
-from ...spec.scope import scope_of
+from ...spec.scope import kinds_of, scope_of
 from ..map import kind_rules as kinds
 from ..map import rules as map_rules
 from ..map.family import MapFamily
@@ -80,20 +80,21 @@ class MatmulFamily(MapFamily):
         return _batch_dim(spec)
 
     def rests_on_batch(self, spec: MapSpec) -> Iterator[Denied]:
-        """What is summed over the batch, or by a map. Matrix instructions add up differently on each architecture."""
+        """What is summed over the batch, or by a map. Sums of floats by matrix instructions differ between machines."""
         parts = parts_with_factors(spec)
         products, batch = products_of(spec, parts), _batch_dim(spec)
-        lines = {line.name: line.expr for line in parts.lines}
+        lines, sorts = {line.name: line.expr for line in parts.lines}, kinds_of(spec, parts.lines)
         # A map sums what chunks of the batch keep in one order, however large the batch is.
         is_in_chunks = spec.dims[batch].of not in fields_of(spec.chunks.get(batch, spec.dims[batch].of))
         for name in spec.outputs:
-            yield name, MACHINES, f"matrix instructions differ between machines; drop {MACHINES}"
             behind, pending = set[str](), [name]
             while pending:
                 if (line := pending.pop()) in lines and line not in behind:
                     behind.add(line)
                     pending += reads(lines[line])
-            sums = {n: expr for n in behind if isinstance(expr := lines[n], Reduce)}
+            sums = {n: expr for n in behind if isinstance(expr := lines[n], Reduce) and sorts[n] != "int"}
+            if sums:
+                yield name, MACHINES, f"matrix instructions differ between machines; drop {MACHINES}"
             fixed = {*products, *(n for n in sums if is_in_chunks and batch in parts.dims[n])}
             fixed |= {n for n, expr in sums.items() if expr.kind in _EXACT}
             if any(n not in fixed or batch in expr.dims for n, expr in sums.items()):

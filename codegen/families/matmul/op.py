@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from baracuda.runtime import MatmulPlan
+from baracuda.runtime.families.matmul.schedules import BYTES
 
 from ...text import Name
 from ..map.op import Body, MapOp
@@ -24,7 +25,10 @@ class MatmulOp(MapOp):
 
     @property
     def layout_names(self) -> tuple[str, ...]:
-        return MatmulPlan.LAYOUTS_OF_PASSES if self.passes else MatmulPlan.LAYOUTS
+        if self.passes:
+            return MatmulPlan.LAYOUTS_OF_PASSES
+        of_bytes = {dtype for t in self.tensors if t.name in self.factors for dtype in t.dtypes} <= {*BYTES}
+        return MatmulPlan.LAYOUTS_OF_BYTES if of_bytes or {*self.elements} <= {*BYTES} else MatmulPlan.LAYOUTS
 
     @property
     def walks(self) -> Name:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from baracuda.runtime.families.matmul.schedules import FLOATS_OF_A_BYTE, WHOLE_OF_A_BYTE
+
 from ...program import ProgramError, Reduce, to_source
 from ...program.tree import Cast, Expr, terms_of
 from ..map.program import Parts
@@ -12,6 +14,8 @@ from ..map.spec import MapSpec
 from .spans import Span, span_of
 
 ROLES = ("batch", "rows", "columns", "depth")
+# The types of factors that kernels multiply with each other, beside two of type T.
+ALIKE = (FLOATS_OF_A_BYTE, WHOLE_OF_A_BYTE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,13 @@ def product_of(expr: Expr, spec: MapSpec, parts: Parts, number: int = 0) -> Prod
     for name in (a, b):
         if text := _no_factor(name, spec, parts):
             raise ProgramError(f"{name!r} {text}", number)
+    if len({kind_of_factor(dtypes_of(name, spec)) for name in (a, b)}) > 1:
+        types = " and ".join(f"{name!r} of {', '.join(dtypes_of(name, spec))}" for name in (a, b))
+        text = f"{types} are no factors of one product; both are of T, or both of 8-bit floats or of 8-bit ints"
+        raise ProgramError(text, number)
     span = span_of(expr, spec, parts, number)
+    if span and kind_of_factor(dtypes_of(a, spec)) != ("T",):
+        raise ProgramError(f"{span.ends!r} says which terms count; then factors are of type T, not of 8 bits", number)
     of_a, of_b, group = parts.dims[a], parts.dims[b], frozenset({span.matrix} if span else ())
     both = (of_a & of_b) - {*summed} - group
     rows, columns, depth = of_a - of_b - group, of_b - of_a - group, {*summed} - group
@@ -103,13 +113,24 @@ def _no_factor(name: str, spec: MapSpec, parts: Parts) -> str:
     if tensor := spec.inputs.get(name):
         if tensor.optional:
             return "is a factor of the product, so it cannot be absent"
-        if tensor.dtype != ("T",):
-            return "is a factor of the product, so its dtype is T"
+        if kind_of_factor(tensor.dtype) is None:
+            listed = "; or of ".join(" and ".join(tags) for tags in ALIKE)
+            return f"is a factor of the product, so its dtype is T, or a list of {listed}"
         return ""
     line = parts.line(name)
     if line is not None and isinstance(line.expr, Cast) and line.expr.to == "T":
         return ""
     return "is a factor of the product, so it is an input, or rounded to the element's type: T(...)"
+
+
+def dtypes_of(name: str, spec: MapSpec) -> tuple[str, ...]:
+    """The types that a factor may have."""
+    return spec.inputs[name].dtype if name in spec.inputs else ("T",)
+
+
+def kind_of_factor(dtypes: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The types with which factors of these types are multiplied; None if there are none."""
+    return next((of for of in (("T",), *ALIKE) if {*dtypes} <= {*of}), None)
 
 
 def _listed(spec: MapSpec, dims: frozenset[str]) -> str:

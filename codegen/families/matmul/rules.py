@@ -13,6 +13,7 @@ from ..map.program import split
 from ..map.spec import MapSpec
 from .claims import ELEMENTS
 from .passes import passes
+from .product import Product, dtypes_of, kind_of_factor
 
 
 def program(spec: MapSpec) -> Iterator[Finding]:
@@ -22,6 +23,10 @@ def program(spec: MapSpec) -> Iterator[Finding]:
     except ProgramError as error:
         yield ("program",), error.number, str(error)
         return
+    kinds = {kind_of_factor(dtypes_of(name, spec)) for of in cut for name in _factors(of.product)}
+    if len(kinds) > 1:
+        listed = " and ".join(", ".join(tags) for tags in sorted(filter(None, kinds)))
+        yield ("program",), 0, f"products of {listed} need kernels of two kinds; make them two ops"
     for of in cut:
         if of.product and (read := next(iter(of.parts.reads.values()), None)):
             text = f"{read.tensor!r} is read at a computed place where a product is stored; make an array of it: T(...)"
@@ -41,6 +46,10 @@ def chunks(spec: MapSpec) -> Iterator[Finding]:
             yield place, 0, f"{dim.of!r} is also what {other!r} is made of; a dim in chunks is a field of its own"
         elif any(dim.of in reads(line.expr) for of in spec.by_kind.values() for line in split(of).lines):
             yield ("program",), 0, f"{dim.of!r} is the extent of a chunk in a program with chunks; write size({name})"
+
+
+def _factors(product: object) -> tuple[str, ...]:
+    return (product.left, product.right) if isinstance(product, Product) else ()
 
 
 def contradictions(spec: MapSpec) -> Iterator[Finding]:

@@ -27,13 +27,30 @@ from ..map.geometry import IndexSpace, MapDescriptor
 from ..map.passed import DeclaredPass, PassedPlan
 from ..map.plan import MapPlan
 from .matmul_pass import MatmulPass
-from .schedules import OF_PASSES, PORTABLE, SCHEDULES, Sizes, seconds, shared_bytes, tiles
+from .schedules import (
+    BYTES,
+    FLOATS_OF_A_BYTE,
+    MULTIPLIED,
+    OF_PASSES,
+    PANEL,
+    PORTABLE,
+    SCHEDULES,
+    WHOLE_OF_A_BYTE,
+    Sizes,
+    seconds,
+    shared_bytes,
+    tiles,
+)
 
 _SIDES = ("rows", "columns")
 _LARGEST = 1 << 30  # extents, and numbers of tiles, that the kernels of sm_90a count in 32 bits
 _MAP_WORDS, _STRUCT_WORDS = 16, 8  # a tensor map is so long; a struct that begins with some is a multiple of these
-# What factors are multiplied as.
-_MATH = {ElementKind.F16: "T", ElementKind.BF16: "T", ElementKind.F32: "tf32x3", ElementKind.F64: "acc"}
+# What factors are multiplied as: floats of a byte as halves, where no instruction keeps f32 of their sums.
+_MATH = {"f16": "T", "bf16": "T", "f32": "tf32x3", "f64": "acc", "i8": "i8", "u8": "i8"}
+_FLOATS_OF_A_BYTE = {"sm_90a": "f8", "sm_80": "f16"}
+_ORDER = ("f16", "bf16", "f32", "f64", *WHOLE_OF_A_BYTE)  # of kernels of a schedule
+_PART = 128  # of the depth: what sums of floats of a byte are made of, with instructions that take 32
+_LARGEST_OF, _SUM = {ElementKind.I8: 128, ElementKind.U8: 255}, 2**31 - 1
 _PACKED = ("left", "right")
 _WARP = 32
 _COPYING_BLOCKS = 1056  # eight for each of an H100's multiprocessors
@@ -65,6 +82,7 @@ class _Variant(NamedTuple):
     layout: str
     tma: bool
     staged: bool = False  # whether it stores the result, too
+    copied: bool = False  # whether threads move what it would
     packs: str = ""  # "left" or "right": it only copies that factor, for the copy engine to address it
 
 
@@ -94,6 +112,7 @@ class MatmulPlan(PassedPlan[M]):
 
     LAYOUTS: ClassVar[tuple[str, ...]] = tuple(_LAYOUTS)
     LAYOUTS_OF_PASSES: ClassVar[tuple[str, ...]] = tuple(dict.fromkeys((*_LAYOUTS, *MapPlan.LAYOUTS)))
+    LAYOUTS_OF_BYTES: ClassVar[tuple[str, ...]] = ("kk", "strided")  # that instructions take
     FACTORS: ClassVar[tuple[str, str]] = ("", "")  # the left and the right one
     DIMS: ClassVar[Mapping[str, str]] = {}  # "batch", "rows", "columns", "depth" -> dim; there may be no batch
     SIZES: ClassVar[tuple[str, ...]] = ()  # dims whose size the program reads
@@ -106,13 +125,34 @@ class MatmulPlan(PassedPlan[M]):
         super()._complete(own)
         if own.get("PASSES"):
             cls.LAYOUTS = cls.LAYOUTS_OF_PASSES
-        elif cls.SPAN:
+        elif cls._takes_bytes():
+            cls.LAYOUTS = cls.LAYOUTS_OF_BYTES
+        if cls.SPAN and not own.get("PASSES"):
             cls.LAYOUTS = tuple(name for name in cls.LAYOUTS if _fits_span(_LAYOUTS[name], cls.SPAN))
 
     @classmethod
     def _shares_rows(cls) -> bool:
         """Whether each row is of one matrix."""
         return cls.SPAN is not None and cls.SPAN[1:] == ("rows", True)
+
+    @classmethod
+    def _takes_bytes(cls) -> bool:
+        """Whether factors are of 8 bits, whatever the element type."""
+        elements = cls.DESCRIPTOR._elements
+        return all(kind in BYTES for tag in elements for kind in cls.multiplied(ElementKind(tag)))
+
+    @classmethod
+    def multiplied(cls, element: ElementKind) -> tuple[ElementKind, ...]:
+        """The types that factors may have, all of one kind; of several passes, those of all products."""
+        products = [of for of in cls.PASS_PLANS if issubclass(of, MatmulPlan)] if cls.PASS_PLANS else [cls]
+        found = [cls_.ARGUMENTS[name].elements(element) for cls_ in products for name in cls_.FACTORS]
+        return tuple(dict.fromkeys(kind for kinds in found for kind in kinds))
+
+    @classmethod
+    def math_of(cls, element: ElementKind, arch: str) -> str:
+        """What the kernels of `arch` multiply factors as, as `PrecisionGuarantee.of` has it."""
+        kind, *_ = cls.multiplied(element)
+        return _FLOATS_OF_A_BYTE[arch] if kind in FLOATS_OF_A_BYTE else _MATH[kind]
 
     @classmethod
     def base_of(cls, declared: DeclaredPass) -> type[PassedPlan[Any]]:
@@ -129,6 +169,8 @@ class MatmulPlan(PassedPlan[M]):
         held = [place for place, name in enumerate(declared.factors) if name in plan.HELD]
         sides = {place: axes[declared.factors[place]][-1] != (depth,) for place in held}
         fit = [n for n, of in _LAYOUTS.items() if of.strided or all(of[place] == side for place, side in sides.items())]
+        of_bytes = any(argument.dtypes[0] in BYTES for argument in plan.TENSORS if argument.name in declared.factors)
+        fit = [*cls.LAYOUTS_OF_BYTES] if of_bytes else fit
         of_span = [name for name in fit if declared.span is None or _fits_span(_LAYOUTS[name], declared.span)]
         return {"AXES": axes, "SUMMED": (depth,), "LAYOUTS": tuple(of_span)}
 
@@ -136,10 +178,10 @@ class MatmulPlan(PassedPlan[M]):
     def within(cls, descriptor: M, row: Registered, layouts: frozenset[str]) -> tuple[Registered, frozenset[str]]:
         """The row with the schedule that takes the least time by the model, and what of the layouts products have."""
         row, layouts = super().within(descriptor, row, layouts)
-        tag, size = row.sku.element, row.sku.element.row.bytes
+        tag, *_ = cls.multiplied(row.sku.element)
         known = [Schedule.parse(text) for arch, tags, text in cls.schedules() if arch == row.sku.arch and tag in tags]
-        sizes, portable = cls._usual_sizes(descriptor), row.sku.arch == "sm_80"
-        best = min(known, key=lambda schedule: 0.0 if portable else seconds(sizes, schedule, size))
+        portable = row.sku.arch == "sm_80"
+        best = min(known, key=lambda schedule: 0.0 if portable else cls._seconds(descriptor, schedule))
         return replace(row, sku=replace(row.sku, schedule=best)), layouts
 
     @classmethod
@@ -193,14 +235,34 @@ class MatmulPlan(PassedPlan[M]):
         return tuple(row for row in SCHEDULES if cls.SPAN is None or "alternate1" not in row[2])
 
     @classmethod
+    def _seconds(cls, descriptor: M, schedule: Schedule) -> float:
+        """How long a product takes by the model."""
+        element = ElementKind(descriptor.element)
+        written = next(argument for argument in cls.ARGUMENTS.values() if argument.written)
+        factor, result = cls.multiplied(element)[0], written.elements(element)[0]
+        return seconds(cls._usual_sizes(descriptor), schedule, factor.row.bytes, result.row.bytes)
+
+    @classmethod
+    def cannot_hold(cls, descriptor: M, sku: KernelSku) -> str | None:
+        """Sums of whole numbers are of 32 bits."""
+        if cls.PASS_PLANS:
+            products = [of for of in cls._pass_plans(descriptor) if issubclass(of, MatmulPlan)]
+            return next(filter(None, [of.cannot_hold(descriptor, sku) for of in products]), None)
+        kinds = [cls.ARGUMENTS[name].elements(sku.element) for name in cls.FACTORS]
+        largest = math.prod([max(_LARGEST_OF.get(kind, 0) for kind in of) for of in kinds])
+        most = _SUM // largest if largest else math.inf
+        if (depth := cls.sizes_of(descriptor).depth) <= most:
+            return None
+        return f"a sum of {depth} products of {kinds[0][-1]} and {kinds[1][-1]} may not fit 32 bits; {most} do"
+
+    @classmethod
     def _candidates(cls, descriptor: M) -> tuple[Registered, ...]:
         """Kernels of later architectures first, in the order of the time that they take by the model."""
-        sizes, size = cls._usual_sizes(descriptor), ElementKind(descriptor.element).row.bytes
 
         def place(row: Registered) -> tuple[bool, float]:
             is_portable = row.sku.arch == "sm_80"
             assert isinstance(row.sku.schedule, Schedule)
-            return is_portable, 0.0 if is_portable or cls.PASSES else seconds(sizes, row.sku.schedule, size)
+            return is_portable, 0.0 if is_portable or cls.PASSES else cls._seconds(descriptor, row.sku.schedule)
 
         return tuple(sorted(super()._candidates(descriptor), key=place))
 
@@ -213,29 +275,42 @@ class MatmulPlan(PassedPlan[M]):
 
     @classmethod
     def _parts_bytes(cls, descriptor: M, sku: KernelSku) -> list[int]:
-        """Bytes of a copy of each factor whose rows, without gaps, begin at no multiples of 16 bytes; else 0."""
+        """Bytes of a copy of each factor that the copy engine cannot address where it has no gaps; else 0.
+
+        Its rows begin at no multiples of 16 bytes, or are not along the depth, as those of bytes must be.
+        """
         if sku.arch != "sm_90a" or cls._is_empty(cls.sizes_of(descriptor)):
             return [0, 0]
-        size, space, sizes = sku.element.row.bytes, IndexSpace.of(descriptor), []
+        space, sizes = IndexSpace.of(descriptor), []
         for name in cls.FACTORS:
+            size = cls.ARGUMENTS[name].elements(sku.element)[0].row.bytes
             *outer, inner = (space.size(dim) for dim in cls._inner_last(name))
-            rows = math.prod(outer)
-            sizes.append(rounded(rows * _whole(inner, size) * size) if rows > 1 and inner * size % VECTOR_BYTES else 0)
+            rows, turned = math.prod(outer), cls.AXES[name][-1] != (cls._inner_last(name)[-1],)
+            needed = rows > 1 and (turned or inner * size % VECTOR_BYTES)
+            sizes.append(rounded(rows * _whole(inner, size) * size) if needed else 0)
         return sizes
 
     @classmethod
     def _inner_last(cls, name: str) -> list[str]:
-        """The dims of a factor as copies have them: a batch comes first, the rest is in the order of its axes."""
-        batch = cls.DIMS.get("batch")
-        return sorted((dim for (dim,) in cls.AXES[name]), key=lambda dim: dim != batch)
+        """The dims of a factor as copies have them: a batch comes first, the rest is in the order of its axes.
+
+        The depth of bytes comes last.
+        """
+        batch, depth = cls.DIMS.get("batch"), cls.DIMS["depth"] if cls.LAYOUTS == cls.LAYOUTS_OF_BYTES else ""
+        return sorted((dim for (dim,) in cls.AXES[name]), key=lambda dim: (dim != batch, dim == depth))
 
     def depth_of(self, dims: Collection[str], count: int) -> float:
         """The error of a sum of `count` products in roundoffs of the accumulator.
 
         An instruction adds 16 products of halves and truncates; f32 takes three products of tf32, f64 rounds each term.
+        One of 8-bit floats cuts 32 products and the sum off 13 bits below the largest, and what that gives to 14 bits;
+        sums of 128 products are rounded to f32.
         """
         if in_passes := self._depth_in_passes(dims, count):
             return in_passes
+        if self.math_of(self.element, self.sku.arch) == "f8":
+            part = min(count, _PART)
+            return (part + 2 * -(-part // 32)) * 2.0 ** (24 - 13) + -(-count // _PART)
         if self.element == ElementKind.F64:
             return count + 4
         return count + 12 if self.element == ElementKind.F32 else count / 4 + 8
@@ -259,13 +334,24 @@ class MatmulPlan(PassedPlan[M]):
     def _has_tma(self) -> bool:
         return self.sku.arch == "sm_90a"
 
+    @cached_property
+    def _itemsize(self) -> int:
+        """Bytes of an element of a factor."""
+        return self.multiplied(self.element)[0].row.bytes
+
+    @cached_property
+    def _strided(self) -> _Variant:
+        """What takes any strides: sums of 8-bit floats are those of wgmma, which no other instruction gives."""
+        copied = self._has_tma and self.multiplied(self.element)[0] in FLOATS_OF_A_BYTE
+        return _Variant("strided", tma=False, copied=copied)
+
     def _variants(self) -> Iterator[_Variant]:
         if self._passes:
             return
         for layout in self.LAYOUTS:
             if layout in self.layouts:
                 tma = self._has_tma and layout != "strided"
-                yield _Variant(layout, tma)
+                yield _Variant(layout, tma) if layout != "strided" else self._strided
                 if tma and any(element.row.bytes == _HALF for element in self.elements_of(self._result)):
                     yield _Variant(layout, tma, staged=True)
         for side, size in zip(_PACKED, self._parts_bytes(self.descriptor, self.sku), strict=True):
@@ -296,7 +382,8 @@ class MatmulPlan(PassedPlan[M]):
         return not variant.staged or element.row.bytes == _HALF
 
     def _schedule(self, variant: _Variant) -> Schedule:
-        schedule = self.sku.schedule if variant.tma or not self._has_tma else Schedule.parse(PORTABLE[self.element])
+        own = variant.tma or variant.copied or not self._has_tma
+        schedule = self.sku.schedule if own else Schedule.parse(PORTABLE[self.multiplied(self.element)[0]])
         assert isinstance(schedule, Schedule)
         return schedule
 
@@ -304,6 +391,7 @@ class MatmulPlan(PassedPlan[M]):
         source = self._sources.get((variant, types))
         if source is None:
             layout, schedule = _LAYOUTS[variant.layout], self._schedule(variant)
+            panels = variant.tma or variant.copied
             left, right = self.FACTORS
             cluster = dict(schedule.numbers).get("cluster", 1)
             source = self._sources[variant, types] = kernel_source(
@@ -311,6 +399,8 @@ class MatmulPlan(PassedPlan[M]):
                 {
                     "SCHEDULE": ",".join(f"{name}={value}" for name, value in schedule.constants),
                     "TMA": int(variant.tma),
+                    **({"COPIED": 1} if variant.copied else {}),
+                    **({"FACTOR_BYTES": 1} if self._itemsize == 1 else {}),
                     "STAGED": int(variant.staged),
                     "LEFT_SIDE": int(layout.left_side),
                     "RIGHT_SIDE": int(layout.right_side),
@@ -328,7 +418,7 @@ class MatmulPlan(PassedPlan[M]):
                 present={a.name: self.present(a.name) for a in self.ARGUMENTS.values() if a.optional},
                 types=dict(zip(self.CHOSEN, types, strict=True)),
                 kernel="_".join(filter(None, (self._name, variant.packs and f"pack_{variant.packs}"))),
-                shared=0 if variant.packs else shared_bytes(schedule, self.element.row.bytes, tma=variant.tma),
+                shared=0 if variant.packs else shared_bytes(schedule, self._itemsize, tma=panels),
             )
         return source
 
@@ -350,7 +440,7 @@ class MatmulPlan(PassedPlan[M]):
         variant = self._variant(views)
         schedule = self._schedule(variant)
         cluster, count = dict(schedule.numbers).get("cluster", 1), self._tiles(self._sizes, schedule)
-        most = max(1, device.multiprocessors // cluster) if variant.tma else 2**31 - 1
+        most = max(1, device.multiprocessors // cluster) if variant.tma or variant.copied else 2**31 - 1
         grid = (min(count, most) * cluster, 1, 1)
         launches = [self._copying(given, types, packs, place) for packs, place in copies]
         words = self._words(views, variant)
@@ -405,7 +495,7 @@ class MatmulPlan(PassedPlan[M]):
                 if not self._has_tma and self._is_packed(views, layout):
                     return _Variant(name, tma=False, staged=False)
         if "strided" in self.layouts:
-            return _Variant("strided", tma=False, staged=False)
+            return self._strided
         raise self._other_layout("strided")
 
     def _along(self, views: Views, name: str, *dims: str) -> TensorView:
@@ -424,7 +514,7 @@ class MatmulPlan(PassedPlan[M]):
 
     def _is_packed(self, views: Views, layout: _Layout) -> bool:
         """Whether both factors are whole packs of 16 bytes along their contiguous axes."""
-        vec = VECTOR_BYTES // self.element.row.bytes
+        vec = VECTOR_BYTES // self._itemsize
         for view, _ in self._factors(views, layout):
             *outer, inner = view.strides
             unit = inner == 1 or view.shape[-1] == 1
@@ -442,9 +532,10 @@ class MatmulPlan(PassedPlan[M]):
         tall, wide, cluster, swapped = (numbers[name] for name in ("block_m", "block_n", "cluster", "swapped"))
         # Of the instruction's first factor and of its second, which blocks of a cluster load for each other.
         first, second = (tall, 64), (wide // cluster, 64 // cluster)
+        depth = PANEL // self._itemsize
         along_depth_and_side = (second, first) if swapped else (first, second)
         factors = zip(self._factors(views, layout), along_depth_and_side, strict=True)
-        maps = [(view, (rows[is_side], 64)) for (view, is_side), rows in factors]
+        maps = [(view, (rows[is_side], depth)) for (view, is_side), rows in factors]
         if staged:
             result = self._along(views, self._result, "batch", "rows", "columns")
             if result.element.row.bytes != _HALF or result.shape[-1] * _HALF % VECTOR_BYTES:
@@ -494,9 +585,9 @@ def matmul_kernels(
     `inline` is the text of the kernels, where there is no file of it.
     """
     source = plan.source_file(inline, contraction, flush_subnormals)
-    for arch, tags, text in OF_PASSES if plan.PASSES else plan.schedules():
-        for tag in tags:
-            if tag in plan.DESCRIPTOR._elements:
-                element, schedule = ElementKind(tag), Schedule.parse(text)
-                guarantee = plan.promised_of(element, _MATH[element])
-                yield Registered(plan.sku_of(element, arch, guarantee, schedule), source)
+    of_passes = [(arch, MULTIPLIED[arch], text) for arch, text in OF_PASSES]
+    for arch, tags, text in of_passes if plan.PASSES else plan.schedules():
+        for element in map(ElementKind, sorted(plan.DESCRIPTOR._elements, key=_ORDER.index)):
+            if all(kind in tags for kind in plan.multiplied(element)):
+                guarantee = plan.promised_of(element, plan.math_of(element, arch))
+                yield Registered(plan.sku_of(element, arch, guarantee, Schedule.parse(text)), source)

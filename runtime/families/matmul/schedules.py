@@ -1,6 +1,7 @@
 """The tiles of matrix products, and a model of how long each takes, which puts them in order.
 
-All of an element type give the same bits: a sum adds its terms in the order of the depth, 16 to an instruction.
+All of an architecture and of factors' types give the same bits: a sum adds its terms in the order of the depth, 32
+bytes to an instruction.
 """
 
 from __future__ import annotations
@@ -9,33 +10,36 @@ from typing import NamedTuple
 
 from ...plans.schedule import Schedule
 
-# Architecture, element types, and tile: its extents, the buffers of both factors, blocks of a cluster, whether the rows
-# of a tile are columns of the result, and whether warpgroups alternate; of mma.sync how much of the depth a buffer has,
-# and warps across the tile.
+# Types of factors, of which both of a product are of one kind: two of bytes may differ.
+FLOATS_OF_A_BYTE, WHOLE_OF_A_BYTE = ("f8e4m3", "f8e5m2"), ("i8", "u8")
+BYTES = (*FLOATS_OF_A_BYTE, *WHOLE_OF_A_BYTE)
+_STRAIGHT = ("f16", "bf16", *WHOLE_OF_A_BYTE)
+_ANY = (*_STRAIGHT, *FLOATS_OF_A_BYTE)  # whose sums are made in parts, which take registers of their own
+# Architecture, types of factors, and tile: its extents, the buffers of both factors, blocks of a cluster, whether the
+# rows of a tile are columns of the result, and whether warpgroups alternate; of mma.sync how much of the depth a buffer
+# has, and warps across the tile.
 SCHEDULES = (
     ("sm_90a", ("f16", "bf16"), "t384.block_m128.block_n256.stages4.cluster2.swapped0.alternate0"),
-    ("sm_90a", ("f16", "bf16"), "t384.block_m128.block_n192.stages4.cluster2.swapped0.alternate0"),
-    ("sm_90a", ("f16", "bf16"), "t384.block_m128.block_n128.stages6.cluster1.swapped0.alternate1"),
-    ("sm_90a", ("f16", "bf16"), "t384.block_m128.block_n128.stages6.cluster1.swapped0.alternate0"),
-    ("sm_90a", ("f16", "bf16"), "t384.block_m128.block_n64.stages8.cluster1.swapped0.alternate0"),
-    ("sm_90a", ("f16", "bf16"), "t384.block_m128.block_n64.stages8.cluster1.swapped1.alternate0"),
-    ("sm_90a", ("f16", "bf16"), "t256.block_m64.block_n64.stages12.cluster1.swapped1.alternate0"),
-    ("sm_90a", ("f16", "bf16"), "t256.block_m64.block_n32.stages16.cluster1.swapped1.alternate0"),
-    ("sm_90a", ("f16", "bf16"), "t384.block_m128.block_n16.stages12.cluster1.swapped1.alternate0"),
-    ("sm_90a", ("f16", "bf16"), "t256.block_m64.block_n16.stages20.cluster1.swapped1.alternate0"),
+    ("sm_90a", _STRAIGHT, "t384.block_m128.block_n192.stages4.cluster2.swapped0.alternate0"),
+    ("sm_90a", _STRAIGHT, "t384.block_m128.block_n128.stages6.cluster1.swapped0.alternate1"),
+    ("sm_90a", _ANY, "t384.block_m128.block_n128.stages6.cluster1.swapped0.alternate0"),
+    ("sm_90a", _ANY, "t384.block_m128.block_n64.stages8.cluster1.swapped0.alternate0"),
+    ("sm_90a", _ANY, "t384.block_m128.block_n64.stages8.cluster1.swapped1.alternate0"),
+    ("sm_90a", _ANY, "t256.block_m64.block_n64.stages12.cluster1.swapped1.alternate0"),
+    ("sm_90a", _ANY, "t256.block_m64.block_n32.stages16.cluster1.swapped1.alternate0"),
+    ("sm_90a", _ANY, "t384.block_m128.block_n16.stages12.cluster1.swapped1.alternate0"),
+    ("sm_90a", _ANY, "t256.block_m64.block_n16.stages20.cluster1.swapped1.alternate0"),
     ("sm_80", ("f16", "bf16"), "t256.block_m128.block_n128.block_k32.stages4.across4"),
+    ("sm_80", BYTES, "t256.block_m128.block_n128.block_k64.stages4.across4"),
     ("sm_80", ("f32",), "t256.block_m128.block_n64.block_k16.stages3.across2"),
     ("sm_80", ("f64",), "t256.block_m64.block_n64.block_k16.stages3.across2"),
 )
 # Of several passes: how those that are no products cut up their work, and whether products take warpgroups.
-OF_PASSES = (
-    ("sm_90a", ("f16", "bf16"), "t256.packs4.blocks1056.wgmma1"),
-    ("sm_80", ("f16", "bf16", "f32", "f64"), "t256.packs4.blocks1056.wgmma0"),
-)
+OF_PASSES = (("sm_90a", "t256.packs4.blocks1056.wgmma1"), ("sm_80", "t256.packs4.blocks1056.wgmma0"))
+MULTIPLIED = {arch: {tag for of, tags, _ in SCHEDULES for tag in tags if of == arch} for arch, _ in OF_PASSES}
 PORTABLE = {tag: text for arch, tags, text in SCHEDULES for tag in tags if arch == "sm_80"}
 
-_PANEL = 128  # bytes of a row of a panel: 64 of the depth
-_DEPTH = 64
+PANEL = 128  # bytes of a row of a panel: of the depth
 # An H100's: multiprocessors, cycles a second, bytes a cycle that one of them and all together load from the L2 cache,
 # bytes a second of memory, and cycles of a tile beside its products. 8192 x 8192 x 8192 of bf16 take 1.56 ms in tiles
 # of 128 x 256 (1.28 by the model; power limits the clock), 16 x 8192 x 8192 60 us in tiles of 64 x 16 (55).
@@ -70,24 +74,27 @@ def shared_bytes(schedule: Schedule, itemsize: int, *, tma: bool) -> int:
     tall, wide, stages = (numbers[name] for name in ("block_m", "block_n", "stages"))
     if not tma:
         return itemsize * stages * numbers["block_k"] * (tall + wide)
-    stage = tall * _PANEL + -(-wide * _PANEL // 1024) * 1024
-    results = 2 * (schedule.threads // 128 - 1) * _PANEL * (wide if numbers["swapped"] else 64)
+    stage = tall * PANEL + -(-wide * PANEL // 1024) * 1024
+    results = 2 * (schedule.threads // 128 - 1) * PANEL * (wide if numbers["swapped"] else 64)
     return 1024 + stages * (stage + 16) + results
 
 
-def seconds(sizes: Sizes, schedule: Schedule, itemsize: int) -> float:
-    """About how long the kernel of sm_90a takes: waves of tiles, and what memory takes for all arrays."""
+def seconds(sizes: Sizes, schedule: Schedule, itemsize: int, result: int) -> float:
+    """About how long the kernel of sm_90a takes: waves of tiles, and what memory takes for all arrays.
+
+    Elements of factors have `itemsize` bytes, those of the result so many.
+    """
     numbers = dict(schedule.numbers)
     tall, wide, cluster = (numbers[name] for name in ("block_m", "block_n", "cluster"))
     count = tiles(sizes, schedule)
     at_once = min(count * cluster, _MULTIPROCESSORS)
-    products = tall // 64 * (_DEPTH // 16) * max(wide // 2, 16)
-    loaded = (tall + wide // cluster) * _PANEL
+    products = tall // 64 * (PANEL // 32) * max(wide // 2, 16)
+    loaded = (tall + wide // cluster) * PANEL
     step = max(products, loaded / _ONE, loaded * at_once / _ALL)
     waves = -(-count // (_MULTIPROCESSORS // cluster))
-    cycles = waves * (-(-sizes.depth // _DEPTH) * step + _TILE + tall * wide / 16)
+    cycles = waves * (-(-sizes.depth * itemsize // PANEL) * step + _TILE + tall * wide / 16)
     if numbers["alternate"] or (cluster > 1 and sizes.rows <= tall):
         cycles *= 1.1  # slower by so much, but where results are dear; a cluster has a tile too many
-    moved = sizes.rows * sizes.depth + sizes.depth * sizes.columns + sizes.rows * sizes.columns
-    times = cycles / _CLOCK, sizes.batch * moved * itemsize / _MEMORY
+    moved = (sizes.rows + sizes.columns) * sizes.depth * itemsize + sizes.rows * sizes.columns * result
+    times = cycles / _CLOCK, sizes.batch * moved / _MEMORY
     return max(times) + min(times) / 8  # which overlap, but for what comes first and last

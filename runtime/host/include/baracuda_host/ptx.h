@@ -286,6 +286,33 @@ static inline T* consecutive(const Registers<T, N>& list, baracuda_host::Site si
 BARACUDA_PTX_WGMMA(f16_f16, F16)
 BARACUDA_PTX_WGMMA(bf16_bf16, BF16)
 #undef BARACUDA_PTX_WGMMA
+// Of 8-bit factors, which no instruction transposes; whole numbers have no scales.
+#define BARACUDA_PTX_SCALES_f32 int, int,
+#define BARACUDA_PTX_SCALES_s32
+#define BARACUDA_PTX_WGMMA_BYTES(sums, kinds, kind_a, kind_b, Sum)                                          \
+  template <int m, int n, int k>                                                                            \
+  static inline void wgmma_mma_async_sync_aligned_##sums##_##kinds(                                         \
+      const Registers<Sum, n / 2>& sum, u64 a, u64 b, bool add, BARACUDA_PTX_SCALES_##sums BARACUDA_SITE) { \
+    static_assert(m == 64 && k == 32, "the shape of an instruction with these types");                      \
+    baracuda_host::wgmma({consecutive(sum, BARACUDA_HERE), nullptr, a, b, n, baracuda_host::Factor::kind_a, \
+                          baracuda_host::Factor::kind_b, !add, false, false},                               \
+                         BARACUDA_HERE);                                                                    \
+  }
+#define BARACUDA_PTX_WGMMA_FLOATS(kinds, a, b) BARACUDA_PTX_WGMMA_BYTES(f32, kinds, a, b, float)
+#define BARACUDA_PTX_WGMMA_WHOLE(kinds, a, b) BARACUDA_PTX_WGMMA_BYTES(s32, kinds, a, b, u32)
+BARACUDA_PTX_WGMMA_FLOATS(e4m3_e4m3, E4M3, E4M3)
+BARACUDA_PTX_WGMMA_FLOATS(e4m3_e5m2, E4M3, E5M2)
+BARACUDA_PTX_WGMMA_FLOATS(e5m2_e4m3, E5M2, E4M3)
+BARACUDA_PTX_WGMMA_FLOATS(e5m2_e5m2, E5M2, E5M2)
+BARACUDA_PTX_WGMMA_WHOLE(s8_s8, S8, S8)
+BARACUDA_PTX_WGMMA_WHOLE(s8_u8, S8, U8)
+BARACUDA_PTX_WGMMA_WHOLE(u8_s8, U8, S8)
+BARACUDA_PTX_WGMMA_WHOLE(u8_u8, U8, U8)
+#undef BARACUDA_PTX_WGMMA_WHOLE
+#undef BARACUDA_PTX_WGMMA_FLOATS
+#undef BARACUDA_PTX_WGMMA_BYTES
+#undef BARACUDA_PTX_SCALES_s32
+#undef BARACUDA_PTX_SCALES_f32
 static inline void setmaxnreg_inc_sync_aligned_u32(int count, BARACUDA_SITE) {
   baracuda_host::set_registers(count, true, BARACUDA_HERE);
 }

@@ -1,6 +1,8 @@
-// wgmma: asynchronous matrix instructions of a warpgroup, four warps from a multiple of four on. sm_90a only.
+// wgmma: asynchronous matrix instructions of a warpgroup, four warps from a multiple of four on. sm_90a only. Those of
+// 8-bit factors are in wgmma_bytes_sm90.cuh.
 #pragma once
 
+#include <baracuda/arch/wgmma_operands.cuh>
 #include <baracuda/element.cuh>
 
 namespace baracuda {
@@ -26,6 +28,10 @@ template <int N> __device__ __forceinline__ void fence_operand(float (&value)[N]
 #pragma unroll
     for (int i = 0; i < N; ++i) asm volatile("" : "+f"(value[i])::"memory");
 }
+template <int N> __device__ __forceinline__ void fence_operand(int (&value)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) asm volatile("" : "+r"(value[i])::"memory");
+}
 template <int N> __device__ __forceinline__ void fence_operand(unsigned (&value)[N]) {
 #pragma unroll
     for (int i = 0; i < N; ++i) asm volatile("" : "+r"(value[i])::"memory");
@@ -33,10 +39,10 @@ template <int N> __device__ __forceinline__ void fence_operand(unsigned (&value)
 
 #endif
 
-// A matrix of 16-bit elements in shared memory, in panels of ROW bytes a row that start at multiples of 8 ROW. The
-// 16-byte chunks of row r are in the order chunk ^ (r % 8) if there are eight, which is TMA's swizzle of 128 bytes, and
-// chunk ^ (r / 4 % 2) if there are two. Adding bytes moves on: 2 a column within a panel, ROW a row, by 8 rows or more.
-// `panel` is the distance of panels in bytes, needed where columns run along the result.
+// A matrix in shared memory, in panels of ROW bytes a row that start at multiples of 8 ROW. The 16-byte chunks of row r
+// are in the order chunk ^ (r % 8) if there are eight, which is TMA's swizzle of 128 bytes, and chunk ^ (r / 4 % 2) if
+// there are two. Adding bytes moves on: an element's a column within a panel, ROW a row, by 8 rows or more. `panel` is
+// the distance of panels in bytes, needed where columns run along the result.
 template <int ROW> struct PanelMatrix {
     static_assert(ROW == 128 || ROW == 32, "the swizzles that are used");
     unsigned start;  // low word of the descriptor: address and panel, each in units of 16 bytes
@@ -61,7 +67,8 @@ using Matrix = PanelMatrix<128>;
 #ifdef BARACUDA_HOST
 template <typename T> constexpr auto FACTOR = baracuda_host::Factor::F16;
 template <> constexpr auto FACTOR<bf16> = baracuda_host::Factor::BF16;
-template <typename T, int N> struct Wgmma {
+template <typename T, int N, typename = T> struct Wgmma {
+    using Sum = float;
     static constexpr int REGISTERS = N / 2;
     static constexpr auto KIND = FACTOR<T>;
     template <bool B_COLUMNS, bool A_COLUMNS = false, int B_ROW = 128>
@@ -75,39 +82,12 @@ template <typename T, int N> struct Wgmma {
     }
 };
 #else
-template <typename T, int N> struct Wgmma;
-
-// The registers of a sum, as operands and as their text.
-#define BARACUDA_TEXT_8 "%0, %1, %2, %3, %4, %5, %6, %7"
-#define BARACUDA_TEXT_16 BARACUDA_TEXT_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
-#define BARACUDA_TEXT_32 \
-    BARACUDA_TEXT_16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define BARACUDA_TEXT_40 BARACUDA_TEXT_32 ", %32, %33, %34, %35, %36, %37, %38, %39"
-#define BARACUDA_TEXT_48 \
-    BARACUDA_TEXT_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
-#define BARACUDA_TEXT_64 \
-    BARACUDA_TEXT_48 ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define BARACUDA_TEXT_96                                                               \
-    BARACUDA_TEXT_64                                                                   \
-    ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79" \
-    ", %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-#define BARACUDA_TEXT_128                                                                          \
-    BARACUDA_TEXT_96                                                                               \
-    ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111" \
-    ", %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
-#define BARACUDA_SUM_4(i) "+f"(sum[i]), "+f"(sum[i + 1]), "+f"(sum[i + 2]), "+f"(sum[i + 3])
-#define BARACUDA_SUM_8(i) BARACUDA_SUM_4(i), BARACUDA_SUM_4(i + 4)
-#define BARACUDA_SUM_16(i) BARACUDA_SUM_8(i), BARACUDA_SUM_8(i + 8)
-#define BARACUDA_SUM_32(i) BARACUDA_SUM_16(i), BARACUDA_SUM_16(i + 16)
-#define BARACUDA_SUM_40(i) BARACUDA_SUM_32(i), BARACUDA_SUM_4(i + 32), BARACUDA_SUM_4(i + 36)
-#define BARACUDA_SUM_48(i) BARACUDA_SUM_32(i), BARACUDA_SUM_16(i + 32)
-#define BARACUDA_SUM_64(i) BARACUDA_SUM_32(i), BARACUDA_SUM_32(i + 32)
-#define BARACUDA_SUM_96(i) BARACUDA_SUM_64(i), BARACUDA_SUM_32(i + 64)
-#define BARACUDA_SUM_128(i) BARACUDA_SUM_64(i), BARACUDA_SUM_64(i + 64)
+template <typename A, int N, typename B = A> struct Wgmma;
 
 // R registers of sum; r0 ... are the numbers of the operands behind them.
 #define BARACUDA_WGMMA(T, N, R, r0, r1, r2, r3, r4, r5, r6)                                                          \
     template <> struct Wgmma<T, N> {                                                                                 \
+        using Sum = float;                                                                                           \
         static constexpr int REGISTERS = R;                                                                          \
         template <bool B_COLUMNS, bool A_COLUMNS = false, int B_ROW = 128>                                           \
         __device__ static __forceinline__ void shared(float (&sum)[R], Matrix a, PanelMatrix<B_ROW> b, bool fresh) { \
@@ -116,7 +96,7 @@ template <typename T, int N> struct Wgmma;
                          "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." #T "." #T " {" BARACUDA_TEXT_##R          \
                          "}, "                                                                                       \
                          "%" #r0 ", %" #r1 ", keep, 1, 1, %" #r3 ", %" #r4 ";\n}\n"                                  \
-                         : BARACUDA_SUM_##R(0)                                                                       \
+                         : BARACUDA_SUM_##R("f", 0)                                                                  \
                          : "l"(a.descriptor()), "l"(b.descriptor()), "r"(int(fresh)), "n"(int(A_COLUMNS)),           \
                            "n"(int(B_COLUMNS)));                                                                     \
         }                                                                                                            \
@@ -127,7 +107,7 @@ template <typename T, int N> struct Wgmma;
                          "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." #T "." #T " {" BARACUDA_TEXT_##R          \
                          "}, "                                                                                       \
                          "{%" #r0 ", %" #r1 ", %" #r2 ", %" #r3 "}, %" #r4 ", keep, 1, 1, %" #r6 ";\n}\n"            \
-                         : BARACUDA_SUM_##R(0)                                                                       \
+                         : BARACUDA_SUM_##R("f", 0)                                                                  \
                          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b.descriptor()), "r"(int(fresh)),         \
                            "n"(int(B_COLUMNS)));                                                                     \
         }                                                                                                            \
@@ -143,23 +123,6 @@ BARACUDA_WGMMA_HALVES(192, 96, 96, 97, 98, 99, 100, 101, 102)
 BARACUDA_WGMMA_HALVES(256, 128, 128, 129, 130, 131, 132, 133, 134)
 #undef BARACUDA_WGMMA_HALVES
 #undef BARACUDA_WGMMA
-#undef BARACUDA_SUM_128
-#undef BARACUDA_SUM_96
-#undef BARACUDA_SUM_64
-#undef BARACUDA_SUM_48
-#undef BARACUDA_SUM_40
-#undef BARACUDA_SUM_32
-#undef BARACUDA_SUM_16
-#undef BARACUDA_SUM_8
-#undef BARACUDA_SUM_4
-#undef BARACUDA_TEXT_128
-#undef BARACUDA_TEXT_96
-#undef BARACUDA_TEXT_64
-#undef BARACUDA_TEXT_48
-#undef BARACUDA_TEXT_40
-#undef BARACUDA_TEXT_32
-#undef BARACUDA_TEXT_16
-#undef BARACUDA_TEXT_8
 #endif
 
 }  // namespace baracuda

@@ -18,11 +18,11 @@ template <typename T, int ROWS_, int COLS_> struct SharedTile {
 
     T* data;
 
-    // What the places of a row's chunks are XORed with; it repeats after 8 rows. 16-bit: rows 0..7 differ. 32-bit:
-    // lanes read half a chunk of rows 0..3 or a word of rows 0, 2, 4, 6. 64-bit: a chunk of rows 0 and 1, or half of
-    // one of 0, 2, 4, 6.
+    // What the places of a row's chunks are XORed with; it repeats after 8 rows. 8-bit and 16-bit: rows 0..7 differ.
+    // 32-bit: lanes read half a chunk of rows 0..3 or a word of rows 0, 2, 4, 6. 64-bit: a chunk of rows 0 and 1, or
+    // half of one of 0, 2, 4, 6.
     __device__ static int swizzle(int row) {
-        const int wish = sizeof(T) == 2   ? (SPAN >= 8   ? row
+        const int wish = sizeof(T) <= 2   ? (SPAN >= 8   ? row
                                              : SPAN == 4 ? row >> 1
                                                          : row >> 2)
                          : sizeof(T) == 4 ? 2 * ((row & 3) ^ (row >> 2 & 1))
@@ -95,7 +95,7 @@ __device__ __forceinline__ void copy_rows(SharedTile<T, ROWS, COLS> tile, const 
 // Sum[ROWS, 8] += Left[ROWS, DEPTH] Right[DEPTH, 16], two sums side by side. Every lane of the warp takes part in
 // every call. Fragments begin at m, n and k, which are multiples of their sizes.
 //   Left, Right                     fragments: what a lane holds of an operand
-//   Sum                             value[i] is element row(i), col(i) of its tile, the same for every type
+//   Sum                             value[i] is element row(i), col(i) of its tile, the same for every type; a Number
 //   left(tile, m, k)                element (m, k) of the operand is tile[m][k]
 //   left_transposed(tile, m, k)     or tile[k][m]
 //   right(tile, k, n)               element (k, n) is tile[k][n]
@@ -125,6 +125,7 @@ template <typename T> struct MmaHalf : MmaLane {
     struct Right {
         unsigned word[4];
     };
+    using Number = float;
     struct Sum {
         float value[4];
     };
@@ -185,6 +186,7 @@ template <> struct Mma<float> : MmaLane {
     struct Right {
         unsigned big[4], small[4];
     };
+    using Number = float;
     struct Sum {
         float value[4];
     };
@@ -276,6 +278,7 @@ template <> struct Mma<double> : MmaDouble {
     struct Left {
         double value[2];
     };
+    using Number = double;
     struct Sum {
         double value[2];
     };
@@ -305,6 +308,7 @@ struct MmaTallDouble : MmaDouble {
     struct Left {
         double value[4];
     };
+    using Number = double;
     struct Sum {
         double value[4];
     };

@@ -1,4 +1,5 @@
-// Matrix products by mma.sync, for halves, float (as three tf32 products) and double alike, from sm_80 on.
+// Matrix products by mma.sync, for halves, float (as three tf32 products), double and 8-bit factors alike, from sm_80
+// on.
 //
 // block -> tiles of the result, one after the other; warp -> a part of the tile, in registers
 //
@@ -6,6 +7,7 @@
 // arrays are strided, the threads. Every sum adds its terms in the order of the depth, whatever the tile.
 #pragma once
 
+#include <baracuda/matrix/mma_bytes.cuh>
 #include <baracuda/matrix/mma_tile.cuh>
 #include <baracuda/shared.cuh>
 
@@ -33,25 +35,35 @@ template <typename T, bool SIDE, int SIDES, int DEPTH> struct Factor {
             for (int i = threadIdx.x; i < SIZE; i += THREADS) {
                 const int s = SIDE ? i % SIDES : i / DEPTH, d = SIDE ? i / SIDES : i % DEPTH;
                 const bool inside = s < sides - side && d < depth - at;
-                *(SIDE ? tile.at(d, s) : tile.at(s, d)) = inside ? from[s * side_stride + d * depth_stride] : T(0.0f);
+                *(SIDE ? tile.at(d, s) : tile.at(s, d)) = inside ? from[s * side_stride + d * depth_stride] : T{};
             }
         }
     }
 };
 
+// The instructions for factors of these types; those of 8 bits may differ.
+template <typename L, typename R, bool WHOLE, bool BYTES = sizeof(L) == 1> struct MmaOf : MmaFor<L, WHOLE> {};
+template <typename L, typename R, bool WHOLE> struct MmaOf<L, R, WHOLE, true> {
+    using type = MmaBytes<L, R>;
+};
+
 template <class Program> struct ProductTile {
-    using T = typename Program::T;
-    using Args = typename Program::Args;
     using Of = Factors<Program>;
+    using T = FactorOf<Program, true>;
+    using OfRight = FactorOf<Program, false>;
+    using Args = typename Program::Args;
     static constexpr int BLOCK_M = Schedule::BLOCK_M, BLOCK_N = Schedule::BLOCK_N, BLOCK_K = Schedule::BLOCK_K;
     static constexpr int STAGES = Schedule::STAGES, THREADS = Schedule::THREADS, ACROSS = Schedule::ACROSS;
-    using Multiply = typename MmaFor<T, !LEFT_SIDE>::type;
+    using Multiply = typename MmaOf<T, OfRight, !LEFT_SIDE>::type;
+    using Number = typename Multiply::Number;  // that sums are
     using Left = Factor<T, LEFT_SIDE, BLOCK_M, BLOCK_K>;
-    using Right = Factor<T, RIGHT_SIDE, BLOCK_N, BLOCK_K>;
+    using Right = Factor<OfRight, RIGHT_SIDE, BLOCK_N, BLOCK_K>;
     static constexpr int ROWS = BLOCK_M / (THREADS / 32 / ACROSS), COLUMNS = BLOCK_N / ACROSS;  // of a warp
     static constexpr int TALL = ROWS / Multiply::ROWS, WIDE = COLUMNS / 16;
     static_assert(ROWS % Multiply::ROWS == 0 && COLUMNS % 16 == 0 && BLOCK_K % Multiply::DEPTH == 0, "whole products");
     static constexpr int STAGE = Left::SIZE + Right::SIZE;
+
+    static_assert(sizeof(T) == sizeof(OfRight), "buffers are of both");
 
     T* shared;
     typename Multiply::Sum sum[TALL][2 * WIDE];
@@ -60,11 +72,12 @@ template <class Program> struct ProductTile {
                                          int block) {
         T* const to = shared + block % STAGES * STAGE;
         left.template copy<THREADS, !STRIDED>(to, row, (long long)block * BLOCK_K);
-        right.template copy<THREADS, !STRIDED>(to + Left::SIZE, column, (long long)block * BLOCK_K);
+        right.template copy<THREADS, !STRIDED>(reinterpret_cast<OfRight*>(to + Left::SIZE), column,
+                                               (long long)block * BLOCK_K);
     }
     __device__ __forceinline__ void multiply(int block, int first_row, int first_column) {
         const typename Left::Tile of_left = {shared + block % STAGES * STAGE};
-        const typename Right::Tile of_right = {of_left.data + Left::SIZE};
+        const typename Right::Tile of_right = {reinterpret_cast<OfRight*>(of_left.data + Left::SIZE)};
         const int lane = opaque(threadIdx.x % 32);
 #pragma unroll
         for (int k = 0; k < BLOCK_K; k += Multiply::DEPTH) {
@@ -112,8 +125,9 @@ template <class Program> struct ProductTile {
 
     // Two tf32 numbers hold no infinite float: products with one are NaN. A sum that is not finite is made once more of
     // its terms, one by one, which gives the infinity or NaN that they have.
-    __device__ __forceinline__ static acc_of<T> checked(acc_of<T> sum, const Left& left, const Right& right,
-                                                        long long row, long long column) {
+    __device__ __forceinline__ static Number checked(Number sum, const Left& left, const Right& right, long long row,
+                                                     long long column) {
+        if constexpr (sizeof(T) == 1) return Multiply::unscaled(sum);
         if constexpr (sizeof(T) == 4) {
             if (sum - sum != 0.0f) {
                 sum = 0.0f;
@@ -133,11 +147,11 @@ template <class Program> struct ProductTile {
             for (int j = 0; j < WIDE; ++j) {
                 const long long r = row + 16 * i + Multiply::row(0), c = column + 16 * j + Multiply::col(0);
                 if (r >= left.sides || c >= args.columns) continue;
-                acc_of<T> part[8];
+                Number part[8];
 #pragma unroll
                 for (int v = 0; v < 8; ++v) {
                     const int down = v / 2 % 2, beside = 2 * j + v / 4;
-                    const acc_of<T> value =
+                    const Number value =
                         TILES == 1 ? sum[i][beside].value[down * 2 + v % 2] : sum[2 * i + down][beside].value[v % 2];
                     const long long of_row = r + 8 * down, of_column = c + v / 4 * 8 + v % 2;
                     const bool exists = of_row < live && of_column < args.columns;
@@ -154,7 +168,7 @@ template <class Program> __device__ constexpr int blocks_per_sm() { return 1; }
 template <class Program> __device__ __forceinline__ void walk(const typename Program::Args& args) {
     using Tile = ProductTile<Program>;
     using Of = Factors<Program>;
-    using T = typename Program::T;
+    using T = typename Tile::T;
     DYN_SHARED(T, shared);
     static_assert(reserves(Tile::STAGES * Tile::STAGE * sizeof(T)), "the launch reserves all buffers");
     constexpr int GROUP = 8;  // tiles of rows that are worked on together, to share columns in the L2 cache

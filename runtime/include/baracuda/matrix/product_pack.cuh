@@ -1,7 +1,7 @@
 // Copies a factor that TMA cannot address into the workspace, whose rows begin at multiples of 16 bytes. Its inner axis
 // is the depth, or its side (PACK_SIDE).
 //
-// warp -> 256 neighbours of a row at a time, through its own part of shared memory: both loads and stores are whole
+// warp -> 512 bytes of a row at a time, through its own part of shared memory: both loads and stores are whole
 // lines
 #pragma once
 
@@ -13,8 +13,8 @@ template <class Program> __device__ constexpr int blocks_per_sm() { return 1; }
 
 template <class Program> __device__ __forceinline__ void walk(const typename Program::Args& args) {
     using Of = Factors<Program>;
-    using T = typename Program::T;
     constexpr bool LEFT = BARACUDA_PACK == 1;
+    using T = FactorOf<Program, LEFT>;
     constexpr int WARPS = Schedule::THREADS / WARP, VEC = 16 / int(sizeof(T)), RUN = WARP * VEC;
     __shared__ uint4 shared[WARPS][WARP];
     T* const own = reinterpret_cast<T*>(shared[threadIdx.x / WARP]);
@@ -37,7 +37,7 @@ template <class Program> __device__ __forceinline__ void walk(const typename Pro
 #pragma unroll
             for (int i = 0; i < VEC; ++i) {
                 const long long place = first + lane + i * WARP;
-                own[lane + i * WARP] = place < inner ? source[place * stride[INNER]] : T(0.0f);
+                own[lane + i * WARP] = place < inner ? source[place * stride[INNER]] : T{};
             }
             __syncwarp();
             Pack<T, VEC> pack;

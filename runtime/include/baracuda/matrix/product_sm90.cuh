@@ -1,12 +1,14 @@
-// Matrix products of 16-bit types for sm_90a, with TMA, wgmma and sums in f32.
+// Matrix products of 16-bit and 8-bit types for sm_90a, with TMA, wgmma and sums in f32, of whole numbers in 32 bits.
 //
 // block -> tiles of the result, one after the other (persistent); a cluster of two has tiles below each other and
 // shares the tile of the second factor
-// warpgroup 0 -> the producer: its first thread issues TMA loads of both factors, 64 of the depth at a time
-// warpgroup 1 ... -> consumers, each of which has its share of the tile's rows in registers, or alternate tiles
+// warpgroup 0 -> the producer: its first thread issues TMA loads of both factors, 128 bytes of the depth at a time.
+// COPIED: all its threads load what TMA cannot address warpgroup 1 ... -> consumers, each of which has its share of the
+// tile's rows in registers, or alternate tiles
 //
-// Every sum adds its terms in the order of the depth, 16 to an instruction, whatever the tile: its bits depend on a row
-// of one factor and a column of the other alone, and are those of mma.sync.
+// Every sum adds its terms in the order of the depth, 32 bytes to an instruction, whatever the tile: its bits depend on
+// a row of one factor and a column of the other alone, and are those of mma.sync, but for 8-bit floats: instructions
+// keep 14 bits of these sums, so 128 of the depth at a time are added up in f32.
 //
 // SWAPPED: the rows of a tile are columns of the result, for products of few rows. `a` and `b` are the factors of the
 // instruction: left and right, or right and left.
@@ -18,7 +20,11 @@
 #include <baracuda/arch/barrier.cuh>
 #include <baracuda/arch/shared_address.cuh>
 #include <baracuda/arch/tiles_sm90.cuh>
+#ifdef BARACUDA_FACTOR_BYTES
+#include <baracuda/arch/wgmma_bytes_sm90.cuh>
+#else
 #include <baracuda/arch/wgmma_sm90.cuh>
+#endif
 #include <baracuda/shared.cuh>
 
 namespace baracuda {
@@ -27,11 +33,11 @@ namespace baracuda {
 __device__ constexpr unsigned panels_of(unsigned bytes) { return (bytes + 1023) / 1024 * 1024; }
 
 // The layout of shared memory: tiles of BLOCK_M x BLOCK_N, STAGES buffers of both factors, clusters of CLUSTER blocks.
-// A factor is in panels of 128 bytes a row: its rows, where the depth is contiguous, else 64 of its sides by 64 of the
-// depth. Boxes of the maps: 64 rows of a panel of results, or with SWAPPED all BLOCK_N.
+// A factor is in panels of 128 bytes a row: its rows, where the depth is contiguous, else (of halves) 64 of its sides
+// by 64 of the depth. Boxes of the maps: 64 rows of a panel of results, or with SWAPPED all BLOCK_N.
 struct ProductShape {
     static constexpr bool SWAPPED = Schedule::SWAPPED;
-    static constexpr int BLOCK_M = Schedule::BLOCK_M, BLOCK_N = Schedule::BLOCK_N, BLOCK_K = 64;
+    static constexpr int BLOCK_M = Schedule::BLOCK_M, BLOCK_N = Schedule::BLOCK_N, BLOCK_K = 128 / FACTOR_BYTES;
     static constexpr int CLUSTER = Schedule::CLUSTER;
     // ALTERNATE: each warpgroup has tiles of its own, and makes results while the other multiplies.
     static constexpr bool ALTERNATE = Schedule::ALTERNATE;
@@ -42,6 +48,9 @@ struct ProductShape {
     static constexpr bool A_SIDE = SWAPPED ? RIGHT_SIDE : LEFT_SIDE, B_SIDE = SWAPPED ? LEFT_SIDE : RIGHT_SIDE;
     static_assert(Schedule::THREADS % 128 == 0 && ROWS % 64 == 0 && ROWS * SHARING == BLOCK_M, "64 rows a product");
     static_assert(BLOCK_N / CLUSTER % 8 == 0, "each block of a cluster loads eights of rows");
+    static_assert(FACTOR_BYTES > 1 || !(A_SIDE || B_SIDE), "no instruction transposes bytes");
+    static constexpr bool COPIED = !BARACUDA_TMA;
+    static_assert(!COPIED || CLUSTER == 1, "threads copy for their own block");
 
     static constexpr unsigned PANEL = 64 * 128;  // bytes of one whose sides are contiguous, and of results
     static constexpr unsigned A = BLOCK_M * 128, B = (B_SIDE ? (BLOCK_N + 63) / 64 * 64 : BLOCK_N) * 128;
@@ -54,7 +63,8 @@ struct ProductShape {
 
     // Registers per thread after setmaxnreg, in steps of 8.
     static constexpr bool REGISTERS_MOVE = CONSUMERS > 1;
-    static constexpr int CONSUMER_REGISTERS = CONSUMERS == 2 ? 232 : 160, PRODUCER_REGISTERS = CONSUMERS == 2 ? 40 : 32;
+    static constexpr int CONSUMER_REGISTERS = CONSUMERS != 2 ? 160 : COPIED ? 208 : 232;
+    static constexpr int PRODUCER_REGISTERS = CONSUMERS != 2 ? 32 : COPIED ? 88 : 40;  // threads that copy need more
 };
 
 struct ProductShared {
@@ -72,7 +82,7 @@ struct ProductShared {
     }
     __device__ void init() const {
         for (int i = 0; i < Shape::STAGES; ++i) {
-            full(i).init(1);
+            full(i).init(Shape::COPIED ? 128 : 1);
             empty(i).init(4 * Shape::SHARING * Shape::CLUSTER);
         }
         fence_barrier_init();
@@ -146,6 +156,7 @@ template <class Program> struct ProductTiles {
     }
 };
 
+#if BARACUDA_TMA
 // One thread issues all loads.
 template <class Program>
 __device__ __forceinline__ void produce(const ProductShared& shared, unsigned rank,
@@ -192,6 +203,49 @@ __device__ __forceinline__ void produce(const ProductShared& shared, unsigned ra
         }
     }
 }
+#else
+// ROWS rows of a panel, as TMA lays them out: what begins at `from`, zeros beyond `sides` and `depth`.
+template <int ROWS, typename T>
+__device__ __forceinline__ void copy_panel(unsigned char* to, const T* from, long long side_stride,
+                                           long long depth_stride, long long sides, long long depth) {
+    constexpr int ACROSS = ProductShape::BLOCK_K, CHUNK = 16 / int(sizeof(T));
+    for (int i = threadIdx.x; i < ROWS * ACROSS; i += 128) {
+        const int row = i / ACROSS, column = i % ACROSS;
+        const bool inside = row < sides && column < depth;
+        T* const chunk = reinterpret_cast<T*>(to + row * 128 + ((column / CHUNK ^ row % 8) << 4));
+        chunk[column % CHUNK] = inside ? from[row * side_stride + column * depth_stride] : T{};
+    }
+}
+
+// All threads of the warpgroup copy. `memory` is where `shared` begins.
+template <class Program>
+__device__ __forceinline__ void produce(const ProductShared& shared, unsigned char* memory,
+                                        const typename Program::Args& args) {
+    static_assert(SPAN == Span::NONE, "parts of matrices are moved by TMA, or by another kernel");
+    using Shape = ProductShape;
+    using Of = Factors<Program>;
+    const long long *const of_left = args.stride[Of::Left::OPERAND], *const of_right = args.stride[Of::Right::OPERAND];
+    Ring<Shape::STAGES> ring;
+    for (ProductTiles<Program> tile(args); tile.next(0);) {
+        const long long row = Shape::SWAPPED ? tile.column : tile.row, column = Shape::SWAPPED ? tile.row : tile.column;
+        const auto* const left = (args.*Of::LEFT_ARRAY).data + tile.matrix * of_left[0] + row * of_left[1];
+        const auto* const right = (args.*Of::RIGHT_ARRAY).data + tile.matrix * of_right[0] + column * of_right[1];
+#pragma unroll 1
+        for (long long k = 0; k < args.depth; k += Shape::BLOCK_K) {
+            shared.empty(ring.stage).wait(ring.parity ^ 1);
+            unsigned char *const a = memory + ring.stage * Shape::STAGE, *const b = a + Shape::A;
+            copy_panel<Shape::SWAPPED ? Shape::BLOCK_N : Shape::BLOCK_M>(
+                Shape::SWAPPED ? b : a, left + k * of_left[2], of_left[1], of_left[2], args.rows - row, args.depth - k);
+            copy_panel<Shape::SWAPPED ? Shape::BLOCK_M : Shape::BLOCK_N>(
+                Shape::SWAPPED ? a : b, right + k * of_right[2], of_right[1], of_right[2], args.columns - column,
+                args.depth - k);
+            fence_proxy_async_shared();
+            shared.full(ring.stage).arrive();
+            ring.advance();
+        }
+    }
+}
+#endif
 
 // What a warpgroup has of a tile becomes results. STAGED: they go through shared memory, 64 columns of the tile at a
 // time, or with SWAPPED its 64 rows, in two buffers.
@@ -206,7 +260,8 @@ template <class Program> struct ProductStore {
     unsigned turn = 0;
 
     // `sum`: the thread's part of PIECES x 16 columns of the tile from `column` on.
-    __device__ __forceinline__ void panel(const float* sum, int row, int column, const ProductTiles<Program>& tile,
+    template <typename Sum>
+    __device__ __forceinline__ void panel(const Sum* sum, int row, int column, const ProductTiles<Program>& tile,
                                           const Args& args) {
         constexpr int PIECES = Shape::SWAPPED ? Shape::BLOCK_N / 16 : 4;
         const long long rows = SPAN == Span::ROWS ? tile.span.live_rows(args) : args.rows;
@@ -216,8 +271,8 @@ template <class Program> struct ProductStore {
     }
 
 private:
-    template <bool WHOLE, int PIECES>
-    __device__ __forceinline__ void pieces(const float* sum, int row, int column, const ProductTiles<Program>& tile,
+    template <bool WHOLE, int PIECES, typename Sum>
+    __device__ __forceinline__ void pieces(const Sum* sum, int row, int column, const ProductTiles<Program>& tile,
                                            const Args& args) {
         constexpr bool BOXED = STAGED && (WHOLE || !ROW_SEGMENTS);  // boxes end where the array does
         const long long rows = ROW_SEGMENTS ? tile.span.last_row(args) : args.rows;
@@ -232,7 +287,7 @@ private:
         const int down = row + 16 * warp + lane / 4, along = column + lane % 4 * 2;
 #pragma unroll
         for (int piece = 0; piece < PIECES; ++piece) {
-            float part[8];
+            Sum part[8];
 #pragma unroll
             for (int i = 0; i < 8; ++i) part[i] = sum[8 * piece + i];
             const long long r = Shape::SWAPPED ? along + 16 * piece : down;
@@ -242,7 +297,7 @@ private:
             if (SPAN == Span::ROWS && !SEGMENTS && !WHOLE) {
 #pragma unroll
                 for (int i = 0; i < 8; ++i)
-                    if (r + Cells::row_of(i / 2) + (Shape::SWAPPED ? i % 2 : 0) >= live) part[i] = 0.0f;
+                    if (r + Cells::row_of(i / 2) + (Shape::SWAPPED ? i % 2 : 0) >= live) part[i] = Sum(0);
             }
             const auto result = finish<Program, BOXED>(part, cells, args);
             if constexpr (BOXED) {
@@ -262,11 +317,13 @@ private:
         if (!BOXED) return;
         fence_proxy_async_shared();
         bar_sync(barrier, 128);
+#if BARACUDA_TMA
         if (thread == 0) {
             store_tile(args.result_map, buffer, Shape::SWAPPED ? row : column, Shape::SWAPPED ? column : row,
                        ROW_SEGMENTS ? 0 : tile.matrix);
             bulk_commit();
         }
+#endif
     }
 };
 
@@ -274,10 +331,13 @@ private:
 template <class Program> struct ProductConsumer {
     using Shape = ProductShape;
     using Args = typename Program::Args;
-    using Product = Wgmma<typename Program::T, Shape::BLOCK_N>;
+    using Product = Wgmma<FactorOf<Program, !Shape::SWAPPED>, Shape::BLOCK_N, FactorOf<Program, Shape::SWAPPED>>;
+    using Sum = typename Product::Sum;
+    static constexpr bool IN_PARTS =
+        FACTOR_BYTES == 1 && Sum(0.5f) != 0;  // of a stage each, of which a sum keeps 14 bits
     static constexpr unsigned A_16 = Shape::A_SIDE ? 16 * 128 : 32, B_16 = Shape::B_SIDE ? 16 * 128 : 32;
     static constexpr unsigned ORDER = 1 + Shape::CONSUMERS;  // the named barriers by which warpgroups alternate
-    using Sums = float[Shape::STEPS][Product::REGISTERS];
+    using Sums = Sum[Shape::STEPS][Product::REGISTERS];
 
     const ProductShared& shared;
     const int place, first_row;  // of its rows in a tile
@@ -306,6 +366,23 @@ template <class Program> struct ProductConsumer {
         bar_sync(ORDER, 128 * Shape::SHARING);
     }
 
+    // Starts the products of a stage, whose factors are there; `fresh` sets the sums, `left` of the depth count.
+    __device__ __forceinline__ void start(Sums& sum, const Matrix& of_a, const Matrix& of_b, bool fresh, int left) {
+        shared.full(ring.stage).wait(ring.parity);
+        if (SPAN == Span::DEPTH && left < Shape::BLOCK_K) clear_after(left, ring.stage);
+        const Matrix a = of_a + ring.stage * Shape::STAGE, b = of_b + ring.stage * Shape::STAGE;
+#pragma unroll
+        for (int s = 0; s < Shape::STEPS; ++s) fence_operand(sum[s]);
+        wgmma_fence();
+#pragma unroll
+        for (int step = 0; step < 4; ++step)
+#pragma unroll
+            for (int s = 0; s < Shape::STEPS; ++s)
+                Product::template shared<Shape::B_SIDE, Shape::A_SIDE>(sum[s], a + (s * Shape::PANEL + step * A_16),
+                                                                       b + step * B_16, fresh && step == 0);
+        wgmma_commit();
+    }
+
     // The sums of a tile. `last`: no other follows it in this block.
     __device__ __forceinline__ void multiply(Sums& sum, int depth, bool last) {
         const Matrix of_a = Matrix::at(shared.a(0) + first_row * 128, Shape::PANEL);
@@ -314,19 +391,7 @@ template <class Program> struct ProductConsumer {
         if (Shape::ALTERNATE) bar_sync(ORDER + place, 256);
 #pragma unroll 1
         for (int k = 0; k < depth; k += Shape::BLOCK_K) {
-            shared.full(ring.stage).wait(ring.parity);
-            if (SPAN == Span::DEPTH && depth - k < Shape::BLOCK_K) clear_after(depth - k, ring.stage);
-            const Matrix a = of_a + ring.stage * Shape::STAGE, b = of_b + ring.stage * Shape::STAGE;
-#pragma unroll
-            for (int s = 0; s < Shape::STEPS; ++s) fence_operand(sum[s]);
-            wgmma_fence();
-#pragma unroll
-            for (int step = 0; step < Shape::BLOCK_K / 16; ++step)
-#pragma unroll
-                for (int s = 0; s < Shape::STEPS; ++s)
-                    Product::template shared<Shape::B_SIDE, Shape::A_SIDE>(sum[s], a + (s * Shape::PANEL + step * A_16),
-                                                                           b + step * B_16, k == 0 && step == 0);
-            wgmma_commit();
+            start(sum, of_a, of_b, k == 0, depth - k);
             if (k > 0) {
                 wgmma_wait<1>();
                 release(before);
@@ -338,6 +403,31 @@ template <class Program> struct ProductConsumer {
         if (Shape::ALTERNATE && !last) bar_arrive(ORDER + (place ^ 1), 256);
         wgmma_wait<0>();
         release(before);
+    }
+
+    // Likewise, of sums of a stage that are added to the tile's; while one warpgroup adds, others multiply.
+    __device__ __forceinline__ void multiply_in_parts(Sums& sum, int depth) {
+        static_assert(!Shape::ALTERNATE || !IN_PARTS, "warpgroups take the same tile");
+        const Matrix of_a = Matrix::at(shared.a(0) + first_row * 128, Shape::PANEL);
+        const Matrix of_b = Matrix::at(shared.b(0), Shape::PANEL);
+#pragma unroll
+        for (int s = 0; s < Shape::STEPS; ++s)
+#pragma unroll
+            for (int i = 0; i < Product::REGISTERS; ++i) sum[s][i] = Sum(0);
+#pragma unroll 1
+        for (int k = 0; k < depth; k += Shape::BLOCK_K) {
+            Sums part;
+            start(part, of_a, of_b, true, depth - k);
+            wgmma_wait<0>();
+            release(ring.stage);
+            ring.advance();
+#pragma unroll
+            for (int s = 0; s < Shape::STEPS; ++s) {
+                fence_operand(part[s]);
+#pragma unroll
+                for (int i = 0; i < Product::REGISTERS; ++i) sum[s][i] += part[s][i];
+            }
+        }
     }
 
     __device__ __forceinline__ void store(Sums& sum, ProductStore<Program>& results, const ProductTiles<Program>& tile,
@@ -373,7 +463,9 @@ template <class Program> struct ProductConsumer {
         }
         while (tile.next(rank)) {
             Sums sum;
-            multiply(sum, SPAN == Span::NONE ? depth : tile.terms(), tile.is_last());
+            const int terms = SPAN == Span::NONE ? depth : tile.terms();
+            if constexpr (IN_PARTS) multiply_in_parts(sum, terms);
+            else multiply(sum, terms, tile.is_last());
             store(sum, results, tile, args);
             if (Shape::ALTERNATE) skip(tile, depth);
         }
@@ -396,7 +488,11 @@ template <class Program> __device__ __forceinline__ void walk(const typename Pro
     else __syncthreads();
     if (warpgroup == 0) {
         if (Shape::REGISTERS_MOVE) deallocate_registers<Shape::PRODUCER_REGISTERS>();
+#if BARACUDA_TMA
         if (threadIdx.x == 0) produce<Program>(shared, rank, args);
+#else
+        produce<Program>(shared, dynamic + pad, args);
+#endif
         __syncwarp();
     } else {
         if (Shape::REGISTERS_MOVE) allocate_registers<Shape::CONSUMER_REGISTERS>();

@@ -3,7 +3,8 @@
 //
 // A program has one body, Epilogue (see body.cuh). Macros name the factors, [batch, row, depth] and
 // [batch, column, depth], and the first output. Each factor is contiguous along its side (SIDE) or along the depth,
-// unless they are STRIDED. With TMA, the copy engine moves factors, and a result of 16-bit elements.
+// unless they are STRIDED. With TMA, the copy engine moves factors, and a result of 16-bit elements. With COPIED,
+// threads copy factors for the instructions that usually take what TMA moves, whose sums no others repeat.
 #pragma once
 
 #include <baracuda/arch/cluster_dims.cuh>
@@ -21,6 +22,11 @@ using Element = BARACUDA_ELEMENT;
 struct Schedule {
     static constexpr int BARACUDA_SCHEDULE;
 };
+#ifdef BARACUDA_FACTOR_BYTES  // of an element of a factor, where that is one
+constexpr int FACTOR_BYTES = BARACUDA_FACTOR_BYTES;
+#else
+constexpr int FACTOR_BYTES = sizeof(Element);
+#endif
 constexpr bool LEFT_SIDE = BARACUDA_LEFT_SIDE, RIGHT_SIDE = BARACUDA_RIGHT_SIDE, STRIDED = BARACUDA_STRIDED;
 
 // What the arguments of a kernel begin with.
@@ -34,6 +40,13 @@ template <int OPERANDS_> struct WalkArgs {
 };
 template <class M> using ScratchOf = typename M::Value*;  // no sum is in memory: it is a copied factor's place
 
+template <bool FIRST, typename A, typename B> struct Choice {
+    using type = A;
+};
+template <typename A, typename B> struct Choice<false, A, B> {
+    using type = B;
+};
+
 template <class Program> struct Factors {
     using Args = typename Program::Args;
     static constexpr auto LEFT_ARRAY = &Args::BARACUDA_LEFT;
@@ -43,6 +56,10 @@ template <class Program> struct Factors {
     using Right = ArrayOf<RIGHT_ARRAY>;
     using Result = ArrayOf<RESULT_ARRAY>;
 };
+// The type of a factor's elements: of the left one, or of the right one.
+template <class Program, bool LEFT>
+using FactorOf = typename Mutable<
+    typename Choice<LEFT, typename Factors<Program>::Left, typename Factors<Program>::Right>::type::element_t>::type;
 
 // Four pairs of cells of a fragment: rows 8 APART, and columns; with DOWN the rows of the fragment are columns of the
 // result, whose pairs then lie along its rows. WHOLE: all of them exist.
@@ -150,7 +167,7 @@ __device__ __forceinline__ auto finish(const A (&sum)[8], const Cells& cells, co
 
 #if BARACUDA_PACK
 #include <baracuda/matrix/product_pack.cuh>
-#elif BARACUDA_TMA
+#elif BARACUDA_TMA || defined(BARACUDA_COPIED)
 #include <baracuda/matrix/product_sm90.cuh>
 #else
 #include <baracuda/matrix/product_mma.cuh>

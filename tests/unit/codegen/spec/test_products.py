@@ -90,6 +90,8 @@ def test_anything_else_is_a_map(tmp_path: Path, before: str, after: str) -> None
         ("[col, depth]}", "[depth]}", "'a' has dims [row] of its own, 'b' [], both []; a matrix product has one, one"),
         ("b: {dims: [col, depth]}", "b: {dims: [col, depth], dtype: f32}", "'b' is a factor of the product, so its"),
         ("y = relu(sum(a * b, depth) + c)", "|\n  f = abs(a)\n  y = sum(f * b, depth) + c", "'f' is a factor of the"),
+        ("a: {dims: [row, depth]}", "a: {dims: [row, depth], dtype: f8e4m3}", "'a' of f8e4m3 and 'b' of T are no"),
+        ("a: {dims: [row, depth]}", "a: {dims: [row, depth], dtype: [i8, i16]}", "or a list of f8e4m3 and f8e5m2; or"),
         ("descriptor: {m: int", "dtypes: [i32]\ndescriptor: {m: int", "i32 is not multiplied by any kernel"),
         ("y: {dims: [row, col]}", "y: {dims: [row, col], may_alias: [a]}", "'y'"),
         ("m: int", "m: shape", "is the axes of a shape; a matrix product's dims are one axis each"),
@@ -100,6 +102,28 @@ def test_what_no_kernel_multiplies_is_named(tmp_path: Path, before: str, after: 
     with pytest.raises(SpecError) as error:
         load(tmp_path, PRODUCT.replace("op: product", "op: product\nfamily: matmul").replace(before, after))
     assert says in str(error.value)
+
+
+BYTES = PRODUCT.replace("c: {dims: [col]}", "c: {dims: [col], dtype: f32}")
+BYTES = BYTES.replace("a: {dims: [row, depth]}", "a: {dims: [row, depth], dtype: [f8e4m3, f8e5m2]}")
+BYTES = BYTES.replace("b: {dims: [col, depth]}", "b: {dims: [col, depth], dtype: f8e4m3}")
+WHOLE = PRODUCT.replace("c: {dims: [col]}", "c: {dims: [col], dtype: f32}").replace("depth]}", "depth], dtype: i8}")
+
+
+def test_factors_of_bytes_are_of_any_element_type(tmp_path: Path) -> None:
+    """Sums of whole numbers are exact, so that their bits are the same everywhere, as are those of what follows."""
+    floats, whole = load(tmp_path, BYTES), load(tmp_path, WHOLE)
+    assert (floats.family, whole.family) == ("matmul", "matmul")
+    assert floats.dtypes == whole.dtypes == ("f32", "f16", "bf16", "f64")
+    assert floats.reproducibility["y"] == ("deterministic", "bit_stable_on_same_hardware", "batch_invariant")
+    assert whole.reproducibility["y"] == (*floats.reproducibility["y"], "bit_stable_across_arch")
+
+
+def test_products_of_one_program_have_factors_of_one_kind(tmp_path: Path) -> None:
+    text = BYTES.replace("sum(a * b, depth) + c", "sum(a * b, depth) + sum(e * g, depth)")
+    text = text.replace("  c: {dims: [col], dtype: f32}", "  e: {dims: [row, depth]}\n  g: {dims: [col, depth]}")
+    with pytest.raises(SpecError, match="products of T and f8e4m3, f8e5m2 need kernels of two kinds"):
+        load(tmp_path, text)
 
 
 GRADIENTS = {

@@ -155,7 +155,7 @@ template <class Program> struct ProductTile {
                         TILES == 1 ? sum[i][beside].value[down * 2 + v % 2] : sum[2 * i + down][beside].value[v % 2];
                     const long long of_row = r + 8 * down, of_column = c + v / 4 * 8 + v % 2;
                     const bool exists = of_row < live && of_column < args.columns;
-                    part[v] = exists ? checked(value, left, right, of_row, of_column) : acc_of<T>(0);
+                    part[v] = exists ? checked(value, left, right, of_row, of_column) : Number(0);
                 }
                 const FragmentCells<false, false> cells = {matrix, r, c, left.sides, args.columns};
                 finish<Program, false>(part, cells, args);

@@ -86,6 +86,18 @@ def test_any_chunk_gives_the_result(chunk: int) -> None:
     np.testing.assert_allclose(dw, of_w, atol=1e-5)
 
 
+def test_rows_have_one_order_of_sums_in_any_batch() -> None:
+    """In a whole chunk, in a last one that is not whole, and in a batch that is less than one.
+
+    Sums are compensated, so that bits would seldom show another order.
+    """
+    sizes, orders = {"features": 8, "classes": 128256, "element": "bf16"}, set()
+    for tokens in (1, 3, 512, 700, 4096):
+        plan = LinearCrossEntropyPlan.select(LinearCrossEntropyDescriptor(**sizes, tokens=tokens))
+        orders |= {(of.NUMBER, of._cut) for of in plan._passes if of.SUMS}
+    assert len(orders) == 2  # passes with sums
+
+
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 def test_chunks_bound_the_workspace(arch: str) -> None:
     """Of 4096 tokens and 128256 classes, a quarter of the logits in bf16 at most; half the chunk, half of that."""

@@ -16,7 +16,7 @@ from baracuda.generated import (
     ScaledMmDescriptor,
     ScaledMmPlan,
 )
-from baracuda.runtime import PlanPreference, Unsupported
+from baracuda.runtime import PlanPreference, Unsupported, view
 
 Array = np.ndarray[Any, Any]
 FLOATS = {"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
@@ -92,6 +92,22 @@ def test_whole_numbers_are_exact_at_their_limits(arch: str, tag: str) -> None:
     y, workspace = np.zeros((33, 40), np.int32), np.empty(plan.workspace_bytes, np.uint8)
     plan.run(a=a, b=b, y=y, workspace=workspace)
     np.testing.assert_array_equal(y, a.astype(np.int64) @ b.astype(np.int64))
+
+
+@pytest.mark.parametrize("depth", [300, 304])
+def test_factors_that_do_not_lie_along_the_depth_are_copied_for_tma(depth: int) -> None:
+    """Rows of both are padded to whole packs; those of `b` are its columns."""
+    a, b = np.zeros((16, depth), np.int8), np.zeros((depth, 48), np.int8)
+    problem = IntMmDescriptor(m=16, n=48, k=depth, element="i8")
+    plan = IntMmPlan.select(problem, preference_of("sm_90a"))
+    views = {name: view(array, name) for name, array in (("a", a), ("b", b), ("y", np.zeros((16, 48), np.int32)))}
+    launches = plan._launches(views, 4096)
+    copies = [name for name, padded in (("left", depth % 16), ("right", True)) if padded]
+    assert [launch.source.symbol.partition("_pack_")[2] for launch in launches] == [*copies, ""]
+    assert "BARACUDA_TMA=1" in launches[-1].source.defines
+    assert plan.workspace_bytes >= 304 * 48
+    turned = {**views, "b": view(np.zeros((48, 304), np.int8).T[:depth], "b")}
+    assert len(plan._launches(turned, 4096)) == (1 if depth == 304 else len(launches))
 
 
 def test_depths_whose_sums_may_not_fit_are_refused() -> None:

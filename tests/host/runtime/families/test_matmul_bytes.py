@@ -114,7 +114,8 @@ def test_depths_whose_sums_may_not_fit_are_refused() -> None:
     def select(k: int, tag: str) -> None:
         IntMmPlan.select(IntMmDescriptor(m=1, n=1, k=k, element=tag))
 
-    select(131071, "i8"), select(33025, "u8")
+    select(131071, "i8")
+    select(33025, "u8")
     with pytest.raises(Unsupported, match="a sum of 131072 products of i8 and i8 may not fit 32 bits; 131071 do"):
         select(131072, "i8")
     with pytest.raises(Unsupported, match="33025 do"):

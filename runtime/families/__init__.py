@@ -7,7 +7,8 @@ from .map.geometry import MapDescriptor
 from .map.map_pass import MapPass
 from .map.plan import MapPlan, map_kernels
 from .matmul.matmul_pass import MatmulPass
-from .matmul.plan import MatmulPlan, matmul_kernels
+from .matmul.plan import MatmulPlan
+from .matmul.selection import matmul_kernels
 from .row.geometry import RowDescriptor
 from .row.plan import RowPlan, row_kernels
 

@@ -1,0 +1,268 @@
+"""How a kernel of the matmul family is chosen: what plans multiply, and the time that schedules take by the model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, TypeVar
+
+from ...arrays.arguments import Argument
+from ...arrays.element import ElementKind
+from ...arrays.workspace import rounded
+from ...device import Device
+from ...devices.named import default_device
+from ...plans.preference import PlanPreference
+from ...plans.registry import Registered
+from ...plans.schedule import Schedule
+from ...plans.sku import VECTOR_BYTES, KernelSku
+from ..map.geometry import IndexSpace, MapDescriptor
+from ..map.passed import PassedPlan
+from ..map.plan import MapPlan
+from .matmul_pass import MatmulPass
+from .schedules import (
+    BYTES,
+    FLOATS_OF_A_BYTE,
+    MULTIPLIED,
+    OF_PASSES,
+    SCHEDULES,
+    WHOLE_OF_A_BYTE,
+    Sizes,
+    seconds,
+    tiles,
+)
+from .variants import LAYOUTS, fits_span, whole
+
+# What factors are multiplied as: floats of a byte as halves, where no instruction keeps f32 of their sums.
+_MATH = {"f16": "T", "bf16": "T", "f32": "tf32x3", "f64": "acc", "i8": "i8", "u8": "i8"}
+_FLOATS_OF_A_BYTE = {"sm_90a": "f8", "sm_80": "f16"}
+_ORDER = ("f16", "bf16", "f32", "f64", *WHOLE_OF_A_BYTE)  # of kernels of a schedule
+_PART = 128  # of the depth: what sums of floats of a byte are made of, with instructions that take 32
+_LARGEST_OF, _SUM = {ElementKind.I8: 128, ElementKind.U8: 255}, 2**31 - 1
+
+M = TypeVar("M", bound=MapDescriptor)
+
+
+class MatmulSelection(PassedPlan[M]):
+    """What plans of the matmul family do before there is a plan, and what their kernels promise."""
+
+    LAYOUTS: ClassVar[tuple[str, ...]] = tuple(LAYOUTS)
+    LAYOUTS_OF_PASSES: ClassVar[tuple[str, ...]] = tuple(dict.fromkeys((*LAYOUTS, *MapPlan.LAYOUTS)))
+    LAYOUTS_OF_BYTES: ClassVar[tuple[str, ...]] = ("kk", "strided")  # that instructions take
+    FACTORS: ClassVar[tuple[str, str]] = ("", "")  # the left and the right one
+    DIMS: ClassVar[Mapping[str, str]] = {}  # "batch", "rows", "columns", "depth" -> dim; there may be no batch
+    SIZES: ClassVar[tuple[str, ...]] = ()  # dims whose size the program reads
+    SCALARS: ClassVar[tuple[str, ...]] = ()  # descriptor fields the kernel reads
+    # The array that says which "rows" or how much "depth" each matrix has, and whether these parts follow each other.
+    SPAN: ClassVar[tuple[str, str, bool] | None] = None
+
+    @classmethod
+    def _complete(cls, own: Mapping[str, Any]) -> None:
+        super()._complete(own)
+        if own.get("PASSES"):
+            cls.LAYOUTS = cls.LAYOUTS_OF_PASSES
+        elif cls._takes_bytes():
+            cls.LAYOUTS = cls.LAYOUTS_OF_BYTES
+        if cls.SPAN and not own.get("PASSES"):
+            cls.LAYOUTS = tuple(name for name in cls.LAYOUTS if fits_span(LAYOUTS[name], cls.SPAN))
+
+    @classmethod
+    def _shares_rows(cls) -> bool:
+        """Whether each row is of one matrix."""
+        return cls.SPAN is not None and cls.SPAN[1:] == ("rows", True)
+
+    @classmethod
+    def _takes_bytes(cls) -> bool:
+        """Whether factors are of 8 bits, whatever the element type."""
+        elements = cls.DESCRIPTOR._elements
+        return all(kind in BYTES for tag in elements for kind in cls.multiplied(ElementKind(tag)))
+
+    @classmethod
+    def multiplied(cls, element: ElementKind) -> tuple[ElementKind, ...]:
+        """The types that factors may have, all of one kind; of several passes, those of all products."""
+        products = [of for of in cls.PASS_PLANS if issubclass(of, MatmulSelection)] if cls.PASS_PLANS else [cls]
+        found = [cls_.ARGUMENTS[name].elements(element) for cls_ in products for name in cls_.FACTORS]
+        return tuple(dict.fromkeys(kind for kinds in found for kind in kinds))
+
+    @classmethod
+    def math_of(cls, element: ElementKind, arch: str) -> str:
+        """What the kernels of `arch` multiply factors as, as `PrecisionGuarantee.of` has it."""
+        kind, *_ = cls.multiplied(element)
+        return _FLOATS_OF_A_BYTE[arch] if kind in FLOATS_OF_A_BYTE else _MATH[kind]
+
+    @classmethod
+    def of_pass(cls, plan: type[Any], declared: MatmulPass) -> dict[str, Any]:
+        """Where its arrays lie, and what it sums over."""
+        axes = {name: plan.AXES[name] for name in (*declared.reads, *declared.writes)}
+        assert declared.dims is not None
+        depth = declared.dims["depth"]
+        # What is handed over is contiguous along its last axis.
+        held = [place for place, name in enumerate(declared.factors) if name in plan.HELD]
+        sides = {place: axes[declared.factors[place]][-1] != (depth,) for place in held}
+        fit = [n for n, of in LAYOUTS.items() if of.strided or all(of[place] == side for place, side in sides.items())]
+        of_bytes = any(argument.dtypes[0] in BYTES for argument in plan.TENSORS if argument.name in declared.factors)
+        fit = [*cls.LAYOUTS_OF_BYTES] if of_bytes else fit
+        of_span = [name for name in fit if declared.span is None or fits_span(LAYOUTS[name], declared.span)]
+        return {"AXES": axes, "SUMMED": (depth,), "LAYOUTS": tuple(of_span)}
+
+    @classmethod
+    def within(cls, descriptor: M, row: Registered, layouts: frozenset[str]) -> tuple[Registered, frozenset[str]]:
+        """The row with the schedule that takes the least time by the model, and what of the layouts products have."""
+        row, layouts = super().within(descriptor, row, layouts)
+        tag, *_ = cls.multiplied(row.sku.element)
+        known = [Schedule.parse(text) for arch, tags, text in cls.schedules() if arch == row.sku.arch and tag in tags]
+        portable = row.sku.arch == "sm_80"
+        best = min(known, key=lambda schedule: 0.0 if portable else cls._seconds(descriptor, schedule))
+        return replace(row, sku=replace(row.sku, schedule=best)), layouts
+
+    @classmethod
+    def shape_text(cls, argument: Argument) -> str:
+        """The dims along its axes."""
+        return f"[{', '.join([dim for (dim,) in cls.AXES[argument.name]])}]"
+
+    @classmethod
+    def dims_text(cls) -> str:
+        """The fields that dims come from."""
+        dims: dict[str, str] = cls.DESCRIPTOR._dims
+        return f"{', '.join([f'{dim} is {text}' for dim, text in dims.items()])};\n"
+
+    @classmethod
+    def shapes_of(cls, descriptor: M) -> dict[str, tuple[tuple[int, ...], ...]]:
+        """The shape of each argument."""
+        space = IndexSpace.of(descriptor)
+        return {name: (space.shape_of(cls.AXES[name]),) for name in cls.ARGUMENTS}
+
+    @classmethod
+    def sizes_of(cls, descriptor: M) -> Sizes:
+        """The extents of the product."""
+        space = IndexSpace.of(descriptor)
+        return Sizes(*(space.size(cls.DIMS[role]) if role in cls.DIMS else 1 for role in Sizes._fields))
+
+    @classmethod
+    def _usual_sizes(cls, descriptor: M) -> Sizes:
+        """The extents of one matrix, for the model, where matrices have equal parts."""
+        sizes = cls.sizes_of(descriptor)
+        if cls.SPAN is None or not cls.SPAN[2]:
+            return sizes
+        of = cls.SPAN[1]
+        return sizes._replace(**{of: -(-int(getattr(sizes, of)) // max(sizes.batch, 1))})
+
+    @classmethod
+    def _is_empty(cls, sizes: Sizes) -> bool:
+        """Whether the result has no elements."""
+        return (sizes._replace(batch=1) if cls._shares_rows() else sizes).is_empty
+
+    @classmethod
+    def _tiles(cls, sizes: Sizes, schedule: Schedule) -> int:
+        """How many tiles a result has at most."""
+        if not cls._shares_rows():
+            return tiles(sizes, schedule)
+        begun = min(sizes.batch + 1, sizes.rows)  # tiles that are not full
+        return tiles(sizes._replace(batch=1), schedule) + begun * tiles(sizes._replace(batch=1, rows=1), schedule)
+
+    @classmethod
+    def schedules(cls) -> tuple[tuple[str, tuple[str, ...], str], ...]:
+        """Architecture, element types and text of each schedule; warpgroups do not alternate where tiles differ."""
+        return tuple(row for row in SCHEDULES if cls.SPAN is None or "alternate1" not in row[2])
+
+    @classmethod
+    def _seconds(cls, descriptor: M, schedule: Schedule) -> float:
+        """How long a product takes by the model."""
+        element = ElementKind(descriptor.element)
+        written = next(argument for argument in cls.ARGUMENTS.values() if argument.written)
+        factor, result = cls.multiplied(element)[0], written.elements(element)[0]
+        return seconds(cls._usual_sizes(descriptor), schedule, factor.row.bytes, result.row.bytes)
+
+    @classmethod
+    def cannot_hold(cls, descriptor: M, sku: KernelSku) -> str | None:
+        """Sums of whole numbers are of 32 bits."""
+        if cls.PASS_PLANS:
+            products = [of for of in cls._pass_plans(descriptor) if issubclass(of, MatmulSelection)]
+            return next(filter(None, [of.cannot_hold(descriptor, sku) for of in products]), None)
+        kinds = [cls.ARGUMENTS[name].elements(sku.element) for name in cls.FACTORS]
+        largest = math.prod([max(_LARGEST_OF.get(kind, 0) for kind in of) for of in kinds])
+        most = _SUM // largest if largest else math.inf
+        if (depth := cls.sizes_of(descriptor).depth) <= most:
+            return None
+        return f"a sum of {depth} products of {kinds[0][-1]} and {kinds[1][-1]} may not fit 32 bits; {most} do"
+
+    @classmethod
+    def _candidates(cls, descriptor: M) -> tuple[Registered, ...]:
+        """Kernels of later architectures first, in the order of the time that they take by the model."""
+
+        def place(row: Registered) -> tuple[bool, float]:
+            is_portable = row.sku.arch == "sm_80"
+            assert isinstance(row.sku.schedule, Schedule)
+            return is_portable, 0.0 if is_portable or cls.PASSES else cls._seconds(descriptor, row.sku.schedule)
+
+        return tuple(sorted(super()._candidates(descriptor), key=place))
+
+    @classmethod
+    def _refusal(cls, descriptor: M, sku: KernelSku, preference: PlanPreference, device: Device | None) -> str | None:
+        target = device or default_device()
+        if target.arch == "host" and sku.arch != "sm_80" and not preference.archs:
+            return "portable kernels are the host device's own"
+        return super()._refusal(descriptor, sku, preference, target)
+
+    @classmethod
+    def _parts_bytes(cls, descriptor: M, sku: KernelSku) -> list[int]:
+        """Bytes of a copy of each factor that the copy engine cannot address where it has no gaps; else 0.
+
+        Its rows begin at no multiples of 16 bytes, or are not along the depth, as those of bytes must be.
+        """
+        if sku.arch != "sm_90a" or cls._is_empty(cls.sizes_of(descriptor)):
+            return [0, 0]
+        space, sizes = IndexSpace.of(descriptor), []
+        for name in cls.FACTORS:
+            size = cls.ARGUMENTS[name].elements(sku.element)[0].row.bytes
+            *outer, inner = (space.size(dim) for dim in cls._inner_last(name))
+            rows, turned = math.prod(outer), cls.AXES[name][-1] != (cls._inner_last(name)[-1],)
+            needed = rows > 1 and (turned or inner * size % VECTOR_BYTES)
+            sizes.append(rounded(rows * whole(inner, size) * size) if needed else 0)
+        return sizes
+
+    @classmethod
+    def _inner_last(cls, name: str) -> list[str]:
+        """The dims of a factor as copies have them: a batch comes first, the rest is in the order of its axes.
+
+        The depth of bytes comes last.
+        """
+        batch, depth = cls.DIMS.get("batch"), cls.DIMS["depth"] if cls.LAYOUTS == cls.LAYOUTS_OF_BYTES else ""
+        return sorted((dim for (dim,) in cls.AXES[name]), key=lambda dim: (dim != batch, dim == depth))
+
+    def depth_of(self, dims: Collection[str], count: int) -> float:
+        """The error of a sum of `count` products in roundoffs of the accumulator.
+
+        An instruction adds 16 products of halves and truncates; f32 takes three products of tf32, f64 rounds each term.
+        One of 8-bit floats cuts 32 products and the sum off 13 bits below the largest, and what that gives to 14 bits;
+        sums of 128 products are rounded to f32.
+        """
+        if in_passes := self._depth_in_passes(dims, count):
+            return in_passes
+        if self.math_of(self.element, self.sku.arch) == "f8":
+            part = min(count, _PART)
+            return (part + 2 * -(-part // 32)) * 2.0 ** (24 - 13) + -(-count // _PART)
+        if self.element == ElementKind.F64:
+            return count + 4
+        return count + 12 if self.element == ElementKind.F32 else count / 4 + 8
+
+
+def matmul_kernels(
+    plan: type[MatmulSelection[Any]],
+    *,
+    contraction: bool = False,
+    flush_subnormals: bool = False,
+    inline: str | None = None,
+) -> Iterator[Registered]:
+    """A row of the kernel table for each of the family's schedules and each of the op's element types.
+
+    Of several passes there is one for each architecture, whose products choose among the schedules for themselves.
+    `inline` is the text of the kernels, where there is no file of it.
+    """
+    source = plan.source_file(inline, contraction, flush_subnormals)
+    of_passes = [(arch, MULTIPLIED[arch], text) for arch, text in OF_PASSES]
+    for arch, tags, text in of_passes if plan.PASSES else plan.schedules():
+        for element in map(ElementKind, sorted(plan.DESCRIPTOR._elements, key=_ORDER.index)):
+            if all(kind in tags for kind in plan.multiplied(element)):
+                guarantee = plan.promised_of(element, plan.math_of(element, arch))
+                yield Registered(plan.sku_of(element, arch, guarantee, Schedule.parse(text)), source)

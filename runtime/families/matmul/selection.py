@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
@@ -112,7 +112,7 @@ class MatmulSelection(PassedPlan[M]):
         tag, *_ = cls.multiplied(row.sku.element)
         known = [Schedule.parse(text) for arch, tags, text in cls.schedules() if arch == row.sku.arch and tag in tags]
         portable = row.sku.arch == "sm_80"
-        best = min(known, key=lambda schedule: 0.0 if portable else cls._seconds(descriptor, schedule))
+        best = known[0] if portable else min(known, key=cls._seconds(descriptor))
         return replace(row, sku=replace(row.sku, schedule=best)), layouts
 
     @classmethod
@@ -166,12 +166,13 @@ class MatmulSelection(PassedPlan[M]):
         return tuple(row for row in SCHEDULES if cls.SPAN is None or "alternate1" not in row[2])
 
     @classmethod
-    def _seconds(cls, descriptor: M, schedule: Schedule) -> float:
-        """How long a product takes by the model."""
+    def _seconds(cls, descriptor: M) -> Callable[[Schedule], float]:
+        """How long a product takes by the model, with each schedule."""
         element = ElementKind(descriptor.element)
         written = next(argument for argument in cls.ARGUMENTS.values() if argument.written)
-        factor, result = cls.multiplied(element)[0], written.elements(element)[0]
-        return seconds(cls._usual_sizes(descriptor), schedule, factor.row.bytes, result.row.bytes)
+        factor, result = cls.multiplied(element)[0].row.bytes, written.elements(element)[0].row.bytes
+        sizes = cls._usual_sizes(descriptor)
+        return lambda schedule: seconds(sizes, schedule, factor, result)
 
     @classmethod
     def cannot_hold(cls, descriptor: M, sku: KernelSku) -> str | None:
@@ -189,11 +190,12 @@ class MatmulSelection(PassedPlan[M]):
     @classmethod
     def _candidates(cls, descriptor: M) -> tuple[Registered, ...]:
         """Kernels of later architectures first, in the order of the time that they take by the model."""
+        taken = (lambda _: 0.0) if cls.PASSES else cls._seconds(descriptor)
 
         def place(row: Registered) -> tuple[bool, float]:
             is_portable = row.sku.arch == "sm_80"
             assert isinstance(row.sku.schedule, Schedule)
-            return is_portable, 0.0 if is_portable or cls.PASSES else cls._seconds(descriptor, row.sku.schedule)
+            return is_portable, 0.0 if is_portable else taken(row.sku.schedule)
 
         return tuple(sorted(super()._candidates(descriptor), key=place))
 

@@ -37,6 +37,8 @@ def _kernel(plan: Any) -> Kernel:
 
 PRODUCTS = _kernel(generated.DenseGemmPlan)
 SCALED_PRODUCTS = _kernel(generated.BaddbmmPlan)
+SCALED_BYTES = _kernel(generated.ScaledMmPlan)
+GROUPED = _kernel(generated.GroupedMmPlan)
 LINEAR = _kernel(generated.LinearPlan)
 ROWS = _kernel(generated.ReduceRowsPlan)
 SOFTMAX = _kernel(generated.SoftmaxPlan)

@@ -1,4 +1,4 @@
-"""Matrix products: aten's mm, addmm, bmm, baddbmm, mv, addmv, dot and vdot.
+"""Matrix products: aten's mm, addmm, bmm, baddbmm, mv, addmv, dot and vdot, of groups and of 8-bit floats.
 
 All of them add up in the order of the depth, so that a row has the same bits whichever of them computes it.
 """
@@ -9,7 +9,11 @@ from typing import Any
 
 import torch
 
-from .kernels import LINEAR, PRODUCTS, SCALED_PRODUCTS, fits, floats
+import baracuda.runtime as rt
+
+from .kernels import GROUPED, LINEAR, PRODUCTS, SCALED_BYTES, SCALED_PRODUCTS, fits, floats
+
+_STORED = (torch.bfloat16, torch.float16, torch.float32)  # what sums of 8-bit floats become
 
 
 def mm(a: Any, b: Any) -> Any:
@@ -61,6 +65,45 @@ def dot(x: Any, y: Any) -> Any:
     floats(x, y)
     fits(x.dim() == 1 == y.dim(), "dot takes vectors")
     return PRODUCTS.compute(x[None, None], y[None, :, None]).view(())
+
+
+def grouped_mm(x: Any, w: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> Any:
+    """Rows in groups that end at `offs`, each times the matrix of its group; or batches of matrices."""
+    floats(x, w)
+    if bias is not None or out_dtype not in (None, x.dtype):
+        raise rt.Unsupported("there is none with a bias, or of another type than its factors")
+    if offs is None:
+        return bmm(x, w)
+    if (x.dim(), w.dim()) != (2, 3):
+        raise rt.Unsupported("there is one of rows in groups only")
+    fits(x.shape[1] == w.shape[1] and offs.shape == w.shape[:1], "rows, matrices and ends do not fit")
+    return GROUPED.compute(x, w.mT, offs)
+
+
+def scaled_mm(
+    a: Any,
+    b: Any,
+    scale_a: Any,
+    scale_b: Any,
+    bias: Any = None,
+    scale_result: Any = None,
+    out_dtype: Any = None,
+    use_fast_accum: bool = False,
+) -> Any:
+    """Two matrices of 8-bit floats with a scale each, or one for each row of `a` and column of `b`."""
+    floats(a, b)
+    fits(a.dim() == 2 == b.dim() and a.shape[1] == b.shape[0], "_scaled_mm takes matrices")
+    if scale_result is not None or out_dtype not in _STORED:
+        raise rt.Unsupported(f"there is none that stores {a.dtype if out_dtype is None else out_dtype}, or scales it")
+    of_rows, of_columns = _each(scale_a, (a.shape[0], 1)), _each(scale_b, (1, b.shape[1]))
+    return SCALED_BYTES.compute(a, b.t(), of_rows, of_columns, bias, element=out_dtype)
+
+
+def _each(scale: Any, shape: tuple[int, int]) -> Any:
+    """A scale for each row or column; all may have one."""
+    if scale.numel() != 1 and tuple(scale.shape) != shape:
+        raise rt.Unsupported(f"there is one with a scale, or with scales of shape {shape}, not {tuple(scale.shape)}")
+    return scale.reshape(-1).expand(max(shape))
 
 
 def _scaled(c: Any, a: Any, b: Any, shape: tuple[int, ...], beta: Any, alpha: Any) -> Any:

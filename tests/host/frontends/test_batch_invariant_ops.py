@@ -128,6 +128,37 @@ def test_results_are_written_where_they_are_wanted() -> None:
             torch.mm(a, b, out=torch.empty(3, 5, dtype=torch.float64))
 
 
+def test_groups_of_rows_have_the_bits_of_their_own_product() -> None:
+    torch.manual_seed(0)
+    x, w = torch.randn(9, 6), torch.randn(4, 6, 5)
+    ends = torch.tensor([3, 3, 8, 9], dtype=torch.int32)
+    with on():
+        y = torch._grouped_mm(x, w, offs=ends)
+        for group, (begin, end) in enumerate(((0, 3), (3, 3), (3, 8), (8, 9))):
+            assert torch.equal(y[begin:end], x[begin:end] @ w[group])
+        assert torch.equal(torch._grouped_mm(x.expand(4, 9, 6), w), torch.bmm(x.expand(4, 9, 6), w))
+        with pytest.raises(Unsupported, match="rows in groups only"):
+            torch._grouped_mm(x.t(), x, offs=torch.tensor([4, 9], dtype=torch.int32))
+
+
+def test_products_of_8_bit_floats_have_the_same_bits_for_each_row() -> None:
+    torch.manual_seed(0)
+    a, b = torch.randn(20, 48).to(torch.float8_e4m3fn), torch.randn(32, 48).to(torch.float8_e4m3fn).t()
+    of_a, of_b = torch.rand(20, 1) + 0.5, torch.rand(1, 32) + 0.5
+    exact = (a.double() @ b.double()) * of_a * of_b
+    one = torch.tensor(1.5)
+    with on():
+        y = torch._scaled_mm(a, b, of_a, of_b, out_dtype=torch.bfloat16)
+        torch.testing.assert_close(y.double(), exact, rtol=2**-8, atol=0.02)
+        assert torch.equal(torch._scaled_mm(a[7:9], b, of_a[7:9], of_b, out_dtype=torch.bfloat16), y[7:9])
+        scaled = torch._scaled_mm(a, b, one, one, out_dtype=torch.float32)
+        torch.testing.assert_close(scaled.double(), (a.double() @ b.double()) * 2.25, rtol=1e-3, atol=0.02)
+        with pytest.raises(Unsupported, match=r"stores torch\.float8_e4m3fn"):
+            torch._scaled_mm(a, b, one, one)
+        with pytest.raises(Unsupported, match=r"not \(20, 2\)"):
+            torch._scaled_mm(a, b, torch.ones(20, 2), of_b, out_dtype=torch.bfloat16)
+
+
 def test_what_is_exact_is_left_to_torch() -> None:
     """Whole numbers, maxima, and what has no elements."""
     whole = torch.arange(12).reshape(3, 4)

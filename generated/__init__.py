@@ -64,6 +64,8 @@ _CLASSES = {
     "matrix.int_mm": "IntMmDescriptor IntMmPlan",
     "matrix.linear": "LinearDescriptor LinearPlan",
     "matrix.linear_backward": "LinearBackwardDescriptor LinearBackwardPlan",
+    "matrix.linear_swiglu": "LinearSwigluDescriptor LinearSwigluPlan",
+    "matrix.linear_swiglu_backward": "LinearSwigluBackwardDescriptor LinearSwigluBackwardPlan",
     "matrix.masked_mm": "MaskedMmDescriptor MaskedMmPlan",
     "matrix.masked_mm_backward": "MaskedMmBackwardDescriptor MaskedMmBackwardPlan",
     "matrix.scaled_mm": "ScaledMmDescriptor ScaledMmPlan",
@@ -184,6 +186,8 @@ if TYPE_CHECKING:
     from .matrix.int_mm import *
     from .matrix.linear import *
     from .matrix.linear_backward import *
+    from .matrix.linear_swiglu import *
+    from .matrix.linear_swiglu_backward import *
     from .matrix.masked_mm import *
     from .matrix.masked_mm_backward import *
     from .matrix.scaled_mm import *

@@ -317,6 +317,18 @@ def linear_cross_entropy_backward(dloss: rt.Array, x: rt.Array, w: rt.Array, tar
     """Gradients of linear_cross_entropy with respect to x and w. See `LinearCrossEntropyBackwardPlan.run`,
     `LinearCrossEntropyBackwardDescriptor`."""
 
+def linear_swiglu(x: rt.Array, w_gate: rt.Array, w_up: rt.Array, *, y: rt.Array = None,
+                  stream: rt.Stream = None) -> Any:
+    """A linear layer times SiLU of another one, whose rows have the same bits in a batch of any size. See
+    `LinearSwigluPlan.run`, `LinearSwigluDescriptor`."""
+
+_linear_swiglu_backward = NamedTuple("_linear_swiglu_backward", [("dx", Any), ("dw_gate", Any), ("dw_up", Any)])
+def linear_swiglu_backward(dy: rt.Array, x: rt.Array, w_gate: rt.Array, w_up: rt.Array, *, dx: rt.Array = None,
+                           dw_gate: rt.Array = None, dw_up: rt.Array = None,
+                           stream: rt.Stream = None) -> _linear_swiglu_backward:
+    """Gradients of linear_swiglu with respect to x and w_gate and w_up. See `LinearSwigluBackwardPlan.run`,
+    `LinearSwigluBackwardDescriptor`."""
+
 def lion(p: rt.Array, g: rt.Array, m: rt.Array, lr: rt.Array, *, beta1: float = 0.9, beta2: float = 0.99,
          weight_decay: float = 0.0, stream: rt.Stream = None) -> Any:
     """Lion on lists of arrays: the sign of an average of gradients, with decoupled weight decay. See `LionPlan.run`,

@@ -1,15 +1,16 @@
 """Generated kernels as functions that allocate their results: `y, rms = baracuda.ops.rms_norm(x, gamma)`.
 
 Each op of `baracuda.generated` is a function here, made on first use; `functions` makes those of another package. See
-`Function` for the calling convention.
+`Function` for the calling convention. `matmul` and `moe` are made of several.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
+from importlib import import_module
 from types import MappingProxyType, ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from baracuda.runtime import InvalidProblem
 from baracuda.runtime.values import short_repr
@@ -18,6 +19,7 @@ from .function import Function
 from .signature import plans_of
 
 __all__ = ["Function", "functions"]
+_COMPOSED = {"matmul": "products", "moe": "experts"}  # functions made of ops -> where they are
 
 
 def functions(package: ModuleType) -> Mapping[str, Function]:
@@ -40,13 +42,18 @@ def _generated() -> Mapping[str, Function]:
 
 if TYPE_CHECKING:
     from baracuda.generated._functions import *  # noqa: F403
+
+    from .experts import moe as moe
+    from .products import matmul as matmul
 else:
 
-    def __getattr__(name: str) -> Function:
+    def __getattr__(name: str) -> Callable[..., Any]:
+        if name in _COMPOSED:
+            return getattr(import_module(f"{__name__}.{_COMPOSED[name]}"), name)
         if name.startswith("_") or (function := _generated().get(name)) is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}; ops are {', '.join(_generated())}")
         return function
 
 
 def __dir__() -> list[str]:
-    return [*__all__, *_generated()]
+    return [*__all__, *_COMPOSED, *_generated()]

@@ -190,6 +190,10 @@ def _grouped_mm(fields: Fields, t: Tensors) -> dict[str, Any]:
     return {"y": torch._grouped_mm(t["x"], t["w"].mT, offs=t["ends"])}
 
 
+def _linear_swiglu(fields: Fields, t: Tensors) -> dict[str, Any]:
+    return {"y": F.silu(F.linear(t["x"], t["w_gate"])) * F.linear(t["x"], t["w_up"])}
+
+
 def _grouped_swiglu(fields: Fields, t: Tensors) -> dict[str, Any]:
     gate, up = (torch._grouped_mm(t["x"], t[name].mT, offs=t["ends"]) for name in ("w_gate", "w_up"))
     return {"y": F.silu(gate) * up}
@@ -231,6 +235,7 @@ _FEWEST_ROWS = 17  # of torch._int_mm
 
 FORWARD: dict[str, Function] = {
     "grouped_mm": _grouped_mm,
+    "linear_swiglu": _linear_swiglu,
     "grouped_swiglu": _grouped_swiglu,
     "topk_softmax": _topk_softmax,
     "moe_permute": _moe_permute,

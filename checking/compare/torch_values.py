@@ -270,6 +270,11 @@ def _linear_cross_entropy(torch: Any, fields: Fields, tensors: Tensors) -> dict[
     return {name: value[:, 0] for name, value in of.items()}
 
 
+def _linear_swiglu(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    gate, up = (tensors["x"] @ tensors[name].T for name in ("w_gate", "w_up"))
+    return {"y": torch.nn.functional.silu(gate) * up}
+
+
 def _int4_linear(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
     codes, depth = tensors["codes"].long(), fields["in_features"]
     each = (codes[..., None] >> 4 * torch.arange(8, device=codes.device) & 15).flatten(1)[:, :depth]
@@ -411,6 +416,7 @@ FORWARD: dict[str, Values] = {
     "concatenate": _concat,
     "dense_gemm": lambda torch, fields, tensors: {"y": tensors["a"] @ tensors["b"]},
     "baddbmm": _baddbmm,
+    "linear_swiglu": _linear_swiglu,
     "int4_linear": _int4_linear,
     "linear_cross_entropy": _linear_cross_entropy,
     "scaled_mm": _scaled_mm,

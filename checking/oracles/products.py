@@ -68,10 +68,17 @@ def _whole(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, An
     return {"y": arrays["a"].astype(np.int64) @ arrays["b"].astype(np.int64)}
 
 
+def _gated(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
+    with np.errstate(all="ignore"):
+        gate, up = (np.inner(arrays["x"], arrays[name]) for name in ("w_gate", "w_up"))
+        return {"y": UNARY["silu"](gate) * up}
+
+
 PRODUCTS: Mapping[str, Callable[..., dict[str, Any]]] = {
     "numpy.tensordot": _dense,
     "numpy.matmul": _baddbmm,
     "numpy.inner": _linear,
+    "numpy.inner of two": _gated,
     "numpy.inner_int4": _int4,
     "torch._grouped_mm": _grouped,
     "torch._grouped_mm of two": _swiglu,

@@ -2,5 +2,6 @@
 
 __all__ = (
     "baddbmm", "dense_gemm", "dense_gemm_backward", "grouped_mm", "grouped_mm_backward", "int4_linear",
-    "int4_linear_backward", "int_mm", "linear", "linear_backward", "masked_mm", "masked_mm_backward", "scaled_mm",
+    "int4_linear_backward", "int_mm", "linear", "linear_backward", "linear_swiglu", "linear_swiglu_backward",
+    "masked_mm", "masked_mm_backward", "scaled_mm",
 )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from baracuda.ops.experts import moe
+from baracuda.ops import moe
 from baracuda.runtime import InvalidProblem, Unsupported
 
 torch = pytest.importorskip("torch")

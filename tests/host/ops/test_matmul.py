@@ -25,7 +25,7 @@ from baracuda.runtime import InvalidProblem
         ((2, 3, 0), (2, 0, 5)),
     ],
 )
-@pytest.mark.parametrize("library", ["numpy", "torch"])
+@pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=pytest.mark.frontends)])
 def test_products_are_numpys(a: tuple[int, ...], b: tuple[int, ...], library: str) -> None:
     rng = np.random.default_rng(0)
     left, right = rng.standard_normal(a), rng.standard_normal(b)

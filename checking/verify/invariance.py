@@ -11,6 +11,10 @@ from zlib import crc32
 
 import numpy as np
 
+from baracuda.codegen.program import parse
+from baracuda.codegen.program.tree import Query, walk
+from baracuda.codegen.spec.scope import scope_of
+from baracuda.codegen.spec.spec import OpSpec, ProgramSpec
 from baracuda.runtime import BaracudaError, PlanPreference, Unsupported
 
 from ..oracles.oracle import with_saved
@@ -126,11 +130,25 @@ def _require_same_rows(whole: Problem, part: Problem, promised: list[str], memor
 
 
 def _places(whole: Problem, part: Problem) -> Sequence[int]:
-    """Where in the whole the part is to begin: everywhere, in large batches at some places, in a sampled run at one."""
+    """Where in the whole the part is to begin: everywhere, in large batches at some places, in a sampled run at one.
+
+    Where a program numbers the batch, as rows that arrays of ends give to groups, it begins where the whole does.
+    """
     last = (whole.batch or 0) - (part.batch or 0)
+    if _is_numbered(whole.spec):
+        return [0]
     if SAMPLE in os.environ:
         return [crc32(label_of(whole).encode()) % (last + 1)]
     return sorted({last * turn // min(last, _MOST_PLACES) for turn in range(min(last, _MOST_PLACES) + 1)})
+
+
+def _is_numbered(spec: OpSpec) -> bool:
+    """Whether a program reads the index of the batch."""
+    if not isinstance(spec, ProgramSpec):
+        return False
+    batch = {Query("index", name) for name, dim in spec.dims.items() if dim.of == spec.tests.batch}
+    lines = [line for of in spec.by_kind.values() for line in parse(of.program, scope_of(of))]
+    return any(part in batch for line in lines for part in walk(line.expr))
 
 
 def check_asynchrony(problem: Problem, memory: HostMemory) -> None:

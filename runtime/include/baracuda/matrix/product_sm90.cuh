@@ -275,8 +275,7 @@ private:
     __device__ __forceinline__ void pieces(const Sum* sum, int row, int column, const ProductTiles<Program>& tile,
                                            const Args& args) {
         constexpr bool BOXED = STAGED && (WHOLE || !ROW_SEGMENTS);  // boxes end where the array does
-        const long long rows = ROW_SEGMENTS ? tile.span.last_row(args) : args.rows;
-        const long long live = SPAN == Span::ROWS ? tile.span.live_rows(args) : args.rows;
+        const long long rows = tile.span.last_row(args);
         const int thread = threadIdx.x % 128, lane = thread % 32, warp = thread / 32;
         const unsigned buffer = results + turn * Shape::RESULT;
         if (BOXED) {
@@ -294,36 +293,47 @@ private:
             const long long c = Shape::SWAPPED ? down : along + 16 * piece;
             using Cells = FragmentCells<Shape::SWAPPED, WHOLE>;
             const Cells cells = {tile.matrix, r, c, rows, args.columns};
-            if (SPAN == Span::ROWS && !SEGMENTS && !WHOLE) {
-#pragma unroll
-                for (int i = 0; i < 8; ++i)
-                    if (r + Cells::row_of(i / 2) + (Shape::SWAPPED ? i % 2 : 0) >= live) part[i] = Sum(0);
-            }
+            if (SPAN == Span::ROWS && !SEGMENTS && !WHOLE) clear_beyond<Cells>(part, r, tile.span.live_rows(args));
             const auto result = finish<Program, BOXED>(part, cells, args);
-            if constexpr (BOXED) {
-                unsigned word[4];
-#pragma unroll
-                for (int i = 0; i < 4; ++i) word[i] = __builtin_bit_cast(unsigned, result.pair[i]);
-                if (Shape::SWAPPED) {
-                    // Matrices of 8 rows and 8 columns of the result: words 0 and 1 are columns beside each other.
-                    const unsigned r = 16 * piece + lane % 8 + lane / 16 * 8, chunk = 2 * warp + lane / 8 % 2;
-                    stmatrix_x4_trans(buffer + r * 128 + ((chunk ^ r % 8) << 4), word);
-                } else {
-                    const unsigned r = 16 * warp + lane % 16, chunk = 2 * piece + lane / 16;
-                    stmatrix_x4(buffer + r * 128 + ((chunk ^ r % 8) << 4), word);
-                }
-            }
+            if constexpr (BOXED) into_buffer(buffer, piece, thread, result);
         }
         if (!BOXED) return;
         fence_proxy_async_shared();
         bar_sync(barrier, 128);
 #if BARACUDA_TMA
-        if (thread == 0) {
-            store_tile(args.result_map, buffer, Shape::SWAPPED ? row : column, Shape::SWAPPED ? column : row,
-                       ROW_SEGMENTS ? 0 : tile.matrix);
-            bulk_commit();
-        }
+        if (thread == 0) store_box(buffer, row, column, tile, args);
 #endif
+    }
+#if BARACUDA_TMA
+    __device__ __forceinline__ static void store_box(unsigned buffer, int row, int column,
+                                                     const ProductTiles<Program>& tile, const Args& args) {
+        store_tile(args.result_map, buffer, Shape::SWAPPED ? row : column, Shape::SWAPPED ? column : row,
+                   ROW_SEGMENTS ? 0 : tile.matrix);
+        bulk_commit();
+    }
+#endif
+    // Sums of rows from the last that counts on are 0; the first of `part` are of row `r`.
+    template <class Cells, typename Sum>
+    __device__ __forceinline__ static void clear_beyond(Sum (&part)[8], long long r, long long live) {
+#pragma unroll
+        for (int i = 0; i < 8; ++i)
+            if (r + Cells::row_of(i / 2) + (Shape::SWAPPED ? i % 2 : 0) >= live) part[i] = Sum(0);
+    }
+    // Stores the elements of 16 columns of the tile.
+    template <class Result>
+    __device__ __forceinline__ static void into_buffer(unsigned buffer, int piece, int thread, const Result& result) {
+        const int lane = thread % 32, warp = thread / 32;
+        unsigned word[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) word[i] = __builtin_bit_cast(unsigned, result.pair[i]);
+        if (Shape::SWAPPED) {
+            // Matrices of 8 rows and 8 columns of the result: words 0 and 1 are columns beside each other.
+            const unsigned r = 16 * piece + lane % 8 + lane / 16 * 8, chunk = 2 * warp + lane / 8 % 2;
+            stmatrix_x4_trans(buffer + r * 128 + ((chunk ^ r % 8) << 4), word);
+        } else {
+            const unsigned r = 16 * warp + lane % 16, chunk = 2 * piece + lane / 16;
+            stmatrix_x4(buffer + r * 128 + ((chunk ^ r % 8) << 4), word);
+        }
     }
 };
 

@@ -29,6 +29,16 @@ template <typename A> struct Ranked {
     }
 };
 
+// Of all lanes, what comes before the others'.
+template <typename A> __device__ __forceinline__ Ranked<A> first_of_warp(Ranked<A> of) {
+#pragma unroll
+    for (int step = WARP / 2; step > 0; step /= 2) {
+        const A value = __shfl_xor_sync(ALL_LANES, of.value, step);
+        of.take(value, __shfl_xor_sync(ALL_LANES, of.place, step));
+    }
+    return of;
+}
+
 }  // namespace moe
 
 template <typename T, class Schedule, class Variant, class Args>
@@ -52,15 +62,7 @@ __device__ void topk_softmax_main(const Args& args) {
             taken |= 1u << i;
         }
     }
-    const auto first_of_warp = [](moe::Ranked<A> of) {
-#pragma unroll
-        for (int step = WARP / 2; step > 0; step /= 2) {
-            const A value = __shfl_xor_sync(ALL_LANES, of.value, step);
-            of.take(value, __shfl_xor_sync(ALL_LANES, of.place, step));
-        }
-        return of;
-    };
-    best = first_of_warp(best);
+    best = moe::first_of_warp(best);
     const A largest = best.value;
     A total = 0;
     if (!Variant::RENORMALIZE) {
@@ -87,7 +89,7 @@ __device__ void topk_softmax_main(const Args& args) {
             if (i * WARP + lane == best.place) taken |= 1u << i;
             if (!(taken >> i & 1)) next.take(value[i], i * WARP + lane);
         }
-        best = first_of_warp(next);
+        best = moe::first_of_warp(next);
     }
     if (lane < top) *args.weights.at(row, lane) = chosen / total;
 }

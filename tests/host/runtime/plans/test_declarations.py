@@ -74,6 +74,9 @@ class Symbol:
     def __add__(self, other: int) -> Symbol:
         return Symbol(f"{self.text}+{other}")
 
+    def __neg__(self) -> Symbol:
+        return Symbol(f"-{self.text}")
+
     def __floordiv__(self, other: int) -> Symbol:
         return Symbol(f"{self.text}//{other}")
 

@@ -11,10 +11,12 @@ import autograd.numpy as anp
 import numpy as np
 import pytest
 
+from baracuda.checking.oracles.accuracy import compare
 from baracuda.checking.oracles.program import _differentiable
 from baracuda.checking.oracles.references import Units, definition
 from baracuda.codegen.program import Scope, parse
 from baracuda.codegen.program.evaluate import Arithmetic, Bounded, Space, bound
+from baracuda.runtime import ElementKind
 
 Fields = dict[str, Any]
 Arrays = dict[str, np.ndarray]
@@ -342,3 +344,18 @@ def test_casts_of_a_reference_round_nothing() -> None:
     lines = parse("y = f16(x)", Scope(("n",), {"x": frozenset({"n"})}))
     found = bound(lines, {"x": Bounded(np.array([1e9, 1e-9]), 0.0)}, Space({"n": 2}), how)
     np.testing.assert_array_equal(found["y"].error, [0.0, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "tolerance", "right"),
+    [
+        (np.nan, -1e6, np.inf, True),
+        (-np.inf, -1e6, np.inf, True),
+        (np.nan, 1.0, np.inf, False),
+        (np.nan, -1e6, 1.0, False),
+        (np.inf, -1e6, 1.0, False),
+    ],
+)
+def test_nan_is_right_only_where_all_may_overflow(got: float, expected: float, tolerance: float, right: bool) -> None:
+    found = compare(np.float16([got]), np.array([expected]), np.array([tolerance]), ElementKind.F16)
+    assert (found.worst_ratio <= 1) == right

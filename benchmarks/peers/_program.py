@@ -24,6 +24,8 @@ _REDUCTIONS: dict[str, Any] = {
     "var": partial(torch.var, correction=0),
     **{"any": torch.any, "all": torch.all, "argmax": torch.argmax, "argmin": torch.argmin},
 }
+# NumPy's names -> torch's.
+_NAMED = {"left_shift": "bitwise_left_shift", "right_shift": "bitwise_right_shift"}
 _KINDS = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "f64": torch.float64}
 _WHOLE = {"i8": torch.int8, "i16": torch.int16, "i32": torch.int32, "i64": torch.int64, "u8": torch.uint8}
 _STORED = _KINDS | _WHOLE | {"f8e4m3": torch.float8_e4m3fn, "f8e5m2": torch.float8_e5m2, "bool": torch.bool}
@@ -150,7 +152,7 @@ class _Torch:
     """NumPy's names for torch's functions."""
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(torch, name)
+        return getattr(torch, _NAMED.get(name, name))
 
     @staticmethod
     def stop_gradient(value: Any) -> Any:

@@ -43,7 +43,8 @@ def _topk_softmax(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any
     logits = tensors["logits"]
     ids = torch.sort(logits, dim=1, descending=True, stable=True).indices[:, : fields["top_k"]]
     weights = torch.softmax(logits, 1).gather(1, ids)
-    return {"weights": weights / weights.sum(1, keepdim=True) if fields["renormalize"] else weights, "ids": ids}
+    weights = weights / weights.sum(1, keepdim=True) if fields["renormalize"] else weights
+    return {"weights": weights, "ids": ids.int()}
 
 
 def _moe_permute(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
@@ -52,7 +53,7 @@ def _moe_permute(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]
     order = torch.argsort(keys, stable=True)
     places = torch.argsort(order).reshape(ids.shape)
     ends = torch.bincount(keys, minlength=experts + 1)[:experts].cumsum(0)
-    return {"rows": tensors["x"][order // max(fields["top_k"], 1)], "places": places, "ends": ends}
+    return {"rows": tensors["x"][order // max(fields["top_k"], 1)], "places": places.int(), "ends": ends.int()}
 
 
 def _moe_combine(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:

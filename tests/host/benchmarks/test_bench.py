@@ -331,6 +331,8 @@ PROBLEMS = {
     # Of as many rows as benchmarks draw numbers of.
     **{op: {"ids_shape": [30], "vocab_size": 32000, "width": 2} for op in ("embedding", "embedding_backward")},
     **{f"segment_{what}": {"ids_shape": [5000], "segments": 1024, "width": 2} for what in SEGMENTS},
+    **dict.fromkeys(("moe_combine", "moe_combine_backward"), {"tokens": 9, "top_k": 2, "permuted": 262144, "width": 2}),
+    "moe_permute": {"tokens": 20, "width": 4, "experts": 128, "top_k": 3},
     "segment_fold": {"ids_shape": [9000], "segments": 1024, "width": 2, "kind": "prod"},
 }
 

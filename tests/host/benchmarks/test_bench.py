@@ -320,6 +320,7 @@ ATTENTION = {"batch_size": 2, "num_heads": 4, "query_len": 32, "key_len": 32, "d
 GROUPED = {**ATTENTION, "is_causal": True, "num_kv_heads": 2}
 CONV = {"batch_size": 2, "channels": 4, "seq_len": 20, "width": 4}
 ALIBI = {"batch_size": 2, "num_heads": 3, "query_len": 9, "key_len": 12}
+COMBINED = {"tokens": 9, "top_k": 2, "permuted": 262144, "width": 2}
 # Where the spec's own cases say too little: grouped heads that see a part of the keys, two copies along an axis.
 SEGMENTS = ("sum", "sum_backward", "mean", "mean_backward")
 PROBLEMS = {
@@ -331,7 +332,7 @@ PROBLEMS = {
     # Of as many rows as benchmarks draw numbers of.
     **{op: {"ids_shape": [30], "vocab_size": 32000, "width": 2} for op in ("embedding", "embedding_backward")},
     **{f"segment_{what}": {"ids_shape": [5000], "segments": 1024, "width": 2} for what in SEGMENTS},
-    **dict.fromkeys(("moe_combine", "moe_combine_backward"), {"tokens": 9, "top_k": 2, "permuted": 262144, "width": 2}),
+    **dict.fromkeys(("moe_combine", "moe_combine_backward"), COMBINED),
     "moe_permute": {"tokens": 20, "width": 4, "experts": 128, "top_k": 3},
     "segment_fold": {"ids_shape": [9000], "segments": 1024, "width": 2, "kind": "prod"},
 }

@@ -118,6 +118,9 @@ extern "C" __global__ void misbehave(const Args args) {
     case 19:
       if (t == 0) load_box(tile + 99968, *args.map, barrier, {}, 0);  // past the end
       break;
+    case 92:
+      if (t == 0) load_box(tile, *args.map, barrier, {4, 0, 0, 0}, 0);  // between packs
+      break;
     case 91:
       if (t == 32) barrier.wait(0);
       if (t == 0) {

@@ -42,6 +42,11 @@ static BulkCopy of_box(const BoxAddress& box, const char* name, Site site) {
          site);
   copy.name = name, copy.site = site, copy.bytes = box_bytes(copy.map);
   memcpy(copy.coordinates, box.coordinates, sizeof copy.coordinates);
+  // An H100 reports an illegal instruction.
+  if (const int64_t start = int64_t{box.coordinates[0]} * copy.map.item_bytes; start % 16)
+    fail(std::string(name) + " of a box that starts at byte " + std::to_string(start) +
+             " of its rows; needs a multiple of 16",
+         site);
   return copy;
 }
 

@@ -119,14 +119,15 @@ template <class Program> struct ProductTiles {
         return Shape::SWAPPED ? column : row / (Shape::BLOCK_M * Shape::CLUSTER) * (Shape::BLOCK_M * Shape::CLUSTER);
     }
     // Of how many places of the depth its sums are: the same for all blocks of a cluster, which load for each other.
-    // Where there are no terms it is one place beyond the edge, of zeros.
+    // Where there are no terms it is one place beyond the edge, of zeros; boxes begin at multiples of 16 bytes there, too.
     __device__ __forceinline__ int terms() const {
         const int terms = span.terms(first_row(), args);
         return SPAN == Span::NONE ? terms : max(terms, 1);
     }
     __device__ __forceinline__ int first_term() const {
         const bool has_any = SPAN == Span::NONE || span.terms(first_row(), args) > 0;
-        return has_any ? span.first_term() : int(args.depth);
+        const int beyond = (int(args.depth) + Shape::BLOCK_K - 1) / Shape::BLOCK_K * Shape::BLOCK_K;
+        return has_any ? span.first_term() : beyond;
     }
     __device__ __forceinline__ int step() const { return int(gridDim.x) / Shape::CLUSTER; }
     __device__ __forceinline__ void skip() { index += step(); }

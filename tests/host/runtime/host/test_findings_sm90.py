@@ -61,6 +61,8 @@ FINDINGS = {
     f"at {at('product')}",
     19: f"{FIRST}cp.async.bulk.tensor to 1024 bytes at byte 100992 of dynamic shared memory, which has 32768 bytes at "
     f"{at('past the end')}",
+    92: f"{FIRST}cp.async.bulk.tensor of a box that starts at byte 8 of its rows; needs a multiple of 16 at "
+    f"{at('between packs')}",
     91: f"{FIRST}mbarrier.inval of {BARRIER}, where thread 32 waits at {at('before all have seen the end')}",
     90: f"{FIRST}cp.reduce.async.bulk where cp.async.bulk to global memory of 128 bytes is in flight, issued at "
     f"{at('first of two')}; needs cp.async.bulk.wait_group for it at {at('second of two')}",

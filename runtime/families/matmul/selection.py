@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 from ...arrays.arguments import Argument
@@ -70,6 +71,11 @@ class MatmulSelection(PassedPlan[M]):
     def _shares_rows(cls) -> bool:
         """Whether each row is of one matrix."""
         return cls.SPAN is not None and cls.SPAN[1:] == ("rows", True)
+
+    @classmethod
+    def _shares_beside(cls) -> bool:
+        """Whether tiles of a cluster are beside each other: matrices have few rows."""
+        return cls.SPAN is not None and cls.SPAN[1] == "rows"
 
     @classmethod
     def _takes_bytes(cls) -> bool:
@@ -155,10 +161,11 @@ class MatmulSelection(PassedPlan[M]):
     @classmethod
     def _tiles(cls, sizes: Sizes, schedule: Schedule) -> int:
         """How many tiles a result has at most."""
+        of = partial(tiles, schedule=schedule, beside=cls._shares_beside())
         if not cls._shares_rows():
-            return tiles(sizes, schedule)
+            return of(sizes)
         begun = min(sizes.batch + 1, sizes.rows)  # tiles that are not full
-        return tiles(sizes._replace(batch=1), schedule) + begun * tiles(sizes._replace(batch=1, rows=1), schedule)
+        return of(sizes._replace(batch=1)) + begun * of(sizes._replace(batch=1, rows=1))
 
     @classmethod
     def schedules(cls) -> tuple[tuple[str, tuple[str, ...], str], ...]:
@@ -172,7 +179,7 @@ class MatmulSelection(PassedPlan[M]):
         written = next(argument for argument in cls.ARGUMENTS.values() if argument.written)
         factor, result = cls.multiplied(element)[0].row.bytes, written.elements(element)[0].row.bytes
         sizes = cls._usual_sizes(descriptor)
-        return lambda schedule: seconds(sizes, schedule, factor, result)
+        return lambda schedule: seconds(sizes, schedule, factor, result, beside=cls._shares_beside())
 
     @classmethod
     def cannot_hold(cls, descriptor: M, sku: KernelSku) -> str | None:

@@ -1,7 +1,7 @@
 // Matrix products of 16-bit and 8-bit types for sm_90a, with TMA, wgmma and sums in f32, of whole numbers in 32 bits.
 //
 // block -> tiles of the result, one after the other (persistent); a cluster of two has tiles below each other and
-// shares the tile of the second factor
+// shares the tile of the second factor, or, where matrices have parts of the rows, beside each other (BESIDE)
 // warpgroup 0 -> the producer: its first thread issues TMA loads of both factors, 128 bytes of the depth at a time.
 // COPIED: all its threads load what TMA cannot address warpgroup 1 ... -> consumers, each of which has its share of the
 // tile's rows in registers, or alternate tiles
@@ -39,6 +39,8 @@ struct ProductShape {
     static constexpr bool SWAPPED = Schedule::SWAPPED;
     static constexpr int BLOCK_M = Schedule::BLOCK_M, BLOCK_N = Schedule::BLOCK_N, BLOCK_K = 128 / FACTOR_BYTES;
     static constexpr int CLUSTER = Schedule::CLUSTER;
+    static constexpr bool BESIDE = SPAN == Span::ROWS && !SWAPPED;
+    static constexpr int BELOW = BESIDE ? 1 : CLUSTER, ACROSS = CLUSTER / BELOW;  // tiles of a cluster along both sides
     // ALTERNATE: each warpgroup has tiles of its own, and makes results while the other multiplies.
     static constexpr bool ALTERNATE = Schedule::ALTERNATE;
     static constexpr int CONSUMERS = Schedule::THREADS / 128 - 1, SHARING = ALTERNATE ? 1 : CONSUMERS;
@@ -47,7 +49,7 @@ struct ProductShape {
     // Whether the sides of a factor are contiguous, not the depth.
     static constexpr bool A_SIDE = SWAPPED ? RIGHT_SIDE : LEFT_SIDE, B_SIDE = SWAPPED ? LEFT_SIDE : RIGHT_SIDE;
     static_assert(Schedule::THREADS % 128 == 0 && ROWS % 64 == 0 && ROWS * SHARING == BLOCK_M, "64 rows a product");
-    static_assert(BLOCK_N / CLUSTER % 8 == 0, "each block of a cluster loads eights of rows");
+    static_assert(BLOCK_M / ACROSS % 8 == 0 && BLOCK_N / BELOW % 8 == 0, "each block of a cluster loads eights of rows");
     static_assert(FACTOR_BYTES > 1 || !(A_SIDE || B_SIDE), "no instruction transposes bytes");
     static constexpr bool COPIED = !BARACUDA_TMA;
     static_assert(!COPIED || CLUSTER == 1, "threads copy for their own block");
@@ -108,15 +110,16 @@ template <class Program> struct ProductTiles {
     }
     // The tiles of the matrix at hand.
     __device__ __forceinline__ void measure() {
-        constexpr int ROWS = Shape::BLOCK_M * Shape::CLUSTER;
+        constexpr int ROWS = Shape::BLOCK_M * Shape::BELOW, COLUMNS = Shape::BLOCK_N * Shape::ACROSS;
         const int of_rows = span.last_row(args) - span.first_row();
         rows = ((Shape::SWAPPED ? int(args.columns) : of_rows) + ROWS - 1) / ROWS;
-        columns = ((Shape::SWAPPED ? of_rows : int(args.columns)) + Shape::BLOCK_N - 1) / Shape::BLOCK_N;
+        columns = ((Shape::SWAPPED ? of_rows : int(args.columns)) + COLUMNS - 1) / COLUMNS;
         each = rows * columns;
     }
     // Of the result: its first row in the tile.
     __device__ __forceinline__ int first_row() const {
-        return Shape::SWAPPED ? column : row / (Shape::BLOCK_M * Shape::CLUSTER) * (Shape::BLOCK_M * Shape::CLUSTER);
+        if (Shape::SWAPPED || Shape::BESIDE) return Shape::SWAPPED ? column : row;
+        return row / (Shape::BLOCK_M * Shape::CLUSTER) * (Shape::BLOCK_M * Shape::CLUSTER);
     }
     // Of how many places of the depth its sums are: the same for all blocks of a cluster, which load for each other.
     // Where there are no terms it is one place beyond the edge, of zeros; boxes begin at multiples of 16 bytes there, too.
@@ -149,8 +152,9 @@ template <class Program> struct ProductTiles {
         }
         const int place = index - first, band = place / (GROUP * columns), top = band * GROUP;
         const int high = min(GROUP, rows - top), within = place - top * columns;
-        column = within / high * Shape::BLOCK_N + (Shape::SWAPPED ? span.first_row() : 0);
-        row = ((top + within % high) * Shape::CLUSTER + int(rank)) * Shape::BLOCK_M;
+        column = within / high * Shape::ACROSS * Shape::BLOCK_N + (Shape::SWAPPED ? span.first_row() : 0);
+        if (Shape::ACROSS > 1) column += int(rank) * Shape::BLOCK_N;
+        row = ((top + within % high) * Shape::BELOW + (Shape::BELOW > 1 ? int(rank) : 0)) * Shape::BLOCK_M;
         if (!Shape::SWAPPED) row += span.first_row();
         index += step();
         return true;
@@ -164,18 +168,24 @@ __device__ __forceinline__ void produce(const ProductShared& shared, unsigned ra
                                         const typename Program::Args& args) {
     using Shape = ProductShape;
     using Of = Factors<Program>;
-    // Of the rows of b's panels, which blocks of a cluster load for each other.
-    constexpr int SHARE = (Shape::B_SIDE ? Shape::BLOCK_K : Shape::BLOCK_N) / Shape::CLUSTER;
+    // Of the rows of panels, which blocks of a cluster load for each other.
+    constexpr int A_SHARE = (Shape::A_SIDE ? Shape::BLOCK_K : Shape::BLOCK_M) / Shape::ACROSS;
+    constexpr int B_SHARE = (Shape::B_SIDE ? Shape::BLOCK_K : Shape::BLOCK_N) / Shape::BELOW;
     constexpr unsigned short ALL = (1 << Shape::CLUSTER) - 1;
     const TensorMap& a_map = Shape::SWAPPED ? args.right_map : args.left_map;
     const TensorMap& b_map = Shape::SWAPPED ? args.left_map : args.right_map;
     const bool moves_a = args.stride[Shape::SWAPPED ? Of::Right::OPERAND : Of::Left::OPERAND][0] != 0;
     const bool moves_b = args.stride[Shape::SWAPPED ? Of::Left::OPERAND : Of::Right::OPERAND][0] != 0;
+    const auto load_a = [&](unsigned to, Barrier full, int x, int y, int matrix) {
+        if (Shape::ACROSS > 1) load_tile_to_blocks(to, a_map, full, ALL, x, y, matrix, EVICT_NORMAL);
+        else load_tile(to, a_map, full, x, y, matrix, EVICT_NORMAL);
+    };
     const auto load_b = [&](unsigned to, Barrier full, int x, int y, int matrix) {
-        if (Shape::CLUSTER > 1) load_tile_to_blocks(to, b_map, full, ALL, x, y, matrix, EVICT_NORMAL);
+        if (Shape::BELOW > 1) load_tile_to_blocks(to, b_map, full, ALL, x, y, matrix, EVICT_NORMAL);
         else load_tile(to, b_map, full, x, y, matrix, EVICT_NORMAL);
     };
-    const int share = int(rank) * SHARE;
+    const int a_share = Shape::ACROSS > 1 ? int(rank) * A_SHARE : 0;
+    const int b_share = Shape::BELOW > 1 ? int(rank) * B_SHARE : 0;
     Ring<Shape::STAGES> ring;
     for (ProductTiles<Program> tile(args); tile.next(rank);) {
         const int from = tile.first_term(), depth = from + tile.terms();
@@ -185,20 +195,20 @@ __device__ __forceinline__ void produce(const ProductShared& shared, unsigned ra
             const Barrier full = shared.full(ring.stage);
             shared.empty(ring.stage).wait(ring.parity ^ 1);
             full.expect(Shape::A + Shape::B);
-            const unsigned a = shared.a(ring.stage), b = shared.b(ring.stage) + share * 128;
+            const unsigned a = shared.a(ring.stage) + a_share * 128, b = shared.b(ring.stage) + b_share * 128;
             if (Shape::A_SIDE) {
 #pragma unroll
                 for (int i = 0; i < Shape::BLOCK_M / 64; ++i)
-                    load_tile(a + i * Shape::PANEL, a_map, full, tile.row + 64 * i, k, a_matrix, EVICT_NORMAL);
+                    load_a(a + i * Shape::PANEL, full, tile.row + 64 * i, k + a_share, a_matrix);
             } else {
-                load_tile(a, a_map, full, k, tile.row, a_matrix, EVICT_NORMAL);
+                load_a(a, full, k, tile.row + a_share, a_matrix);
             }
             if (Shape::B_SIDE) {
 #pragma unroll
                 for (int i = 0; i < (Shape::BLOCK_N + 63) / 64; ++i)
-                    load_b(b + i * Shape::PANEL, full, tile.column + 64 * i, k + share, b_matrix);
+                    load_b(b + i * Shape::PANEL, full, tile.column + 64 * i, k + b_share, b_matrix);
             } else {
-                load_b(b, full, k, tile.column + share, b_matrix);
+                load_b(b, full, k, tile.column + b_share, b_matrix);
             }
             ring.advance();
         }
@@ -394,6 +404,24 @@ template <class Program> struct ProductConsumer {
         wgmma_commit();
     }
 
+    // Whether any of its rows in a tile has terms.
+    __device__ __forceinline__ bool is_live(const ProductTiles<Program>& tile, const Args& args) const {
+        return SPAN != Span::ROWS || Shape::SWAPPED || tile.row + first_row < tile.span.live_rows(args);
+    }
+    // Leaves the products of a tile out.
+    __device__ __forceinline__ void pass_by(Sums& sum, int depth) {
+#pragma unroll
+        for (int s = 0; s < Shape::STEPS; ++s)
+#pragma unroll
+            for (int i = 0; i < Product::REGISTERS; ++i) sum[s][i] = Sum(0);
+#pragma unroll 1
+        for (int k = 0; k < depth; k += Shape::BLOCK_K) {
+            shared.full(ring.stage).wait(ring.parity);
+            release(ring.stage);
+            ring.advance();
+        }
+    }
+
     // The sums of a tile. `last`: no other follows it in this block.
     __device__ __forceinline__ void multiply(Sums& sum, int depth, bool last) {
         const Matrix of_a = Matrix::at(shared.a(0) + first_row * 128, Shape::PANEL);
@@ -475,7 +503,8 @@ template <class Program> struct ProductConsumer {
         while (tile.next(rank)) {
             Sums sum;
             const int terms = SPAN == Span::NONE ? depth : tile.terms();
-            if constexpr (IN_PARTS) multiply_in_parts(sum, terms);
+            if (!is_live(tile, args)) pass_by(sum, terms);
+            else if constexpr (IN_PARTS) multiply_in_parts(sum, terms);
             else multiply(sum, terms, tile.is_last());
             store(sum, results, tile, args);
             if (Shape::ALTERNATE) skip(tile, depth);

@@ -23,7 +23,7 @@ from ..map.geometry import IndexSpace, MapDescriptor
 from ..map.passed import DeclaredPass, PassedPlan
 from ..map.plan import MapPlan
 from .matmul_pass import MatmulPass
-from .schedules import FLOATS_OF_A_BYTE, PANEL, PORTABLE, Sizes, cluster_of, shared_bytes
+from .schedules import FLOATS_OF_A_BYTE, PANEL, PORTABLE, Sizes, shared_bytes
 from .selection import MatmulSelection
 from .variants import LAYOUTS, Layout, Variant, whole
 
@@ -286,10 +286,10 @@ class MatmulPlan(MatmulSelection[M]):
         schedule = self.sku.schedule
         assert isinstance(schedule, Schedule)
         numbers = dict(schedule.numbers)
-        tall, wide, swapped = (numbers[name] for name in ("block_m", "block_n", "swapped"))
-        # Of the instruction's first factor and of its second, one of which blocks of a cluster load for each other.
-        below, across = cluster_of(schedule, beside=self._shares_beside())
-        first, second = (tall // across, 64 // across), (wide // below, 64 // below)
+        tall, wide, cluster, swapped = (numbers[name] for name in ("block_m", "block_n", "cluster", "swapped"))
+        # Of the instruction's first factor and of its second, of which blocks of a cluster load parts for each other.
+        turns = cluster if self._turns() else 1
+        first, second = (tall // turns, 64 // turns), (wide // cluster, 64 // cluster)
         depth = PANEL // self._itemsize
         along_depth_and_side = (second, first) if swapped else (first, second)
         factors = zip(self._factors(views, layout), along_depth_and_side, strict=True)

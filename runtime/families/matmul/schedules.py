@@ -60,19 +60,17 @@ class Sizes(NamedTuple):
         return 0 in (self.batch, self.rows, self.columns)
 
 
-def cluster_of(schedule: Schedule, *, beside: bool) -> tuple[int, int]:
-    """How many tiles of a cluster are below each other and how many beside each other."""
-    numbers = dict(schedule.numbers)
-    cluster = numbers.get("cluster", 1)
-    return (1, cluster) if beside and not numbers.get("swapped") else (cluster, 1)
+def tiles(sizes: Sizes, schedule: Schedule, *, turns: bool = False) -> int:
+    """How many tiles a result has, or pairs of tiles that a cluster shares.
 
-
-def tiles(sizes: Sizes, schedule: Schedule, *, beside: bool = False) -> int:
-    """How many tiles a result has, or pairs of tiles that a cluster shares, perhaps `beside` each other."""
+    `turns`: a cluster's tiles are below each other, but beside each other in the last of an odd number of rows.
+    """
     numbers = dict(schedule.numbers)
     rows, columns = (sizes.columns, sizes.rows) if numbers.get("swapped") else (sizes.rows, sizes.columns)
-    below, across = cluster_of(schedule, beside=beside)
-    return -(-rows // (numbers["block_m"] * below)) * -(-columns // (numbers["block_n"] * across)) * sizes.batch
+    tall, wide, cluster = numbers["block_m"], numbers["block_n"], numbers.get("cluster", 1)
+    along = -(-columns // wide)
+    pairs, odd = divmod(-(-rows // tall), cluster)
+    return (pairs * along + (-(-along // cluster) if turns else along) * bool(odd)) * sizes.batch
 
 
 def shared_bytes(schedule: Schedule, itemsize: int, *, tma: bool) -> int:
@@ -86,22 +84,21 @@ def shared_bytes(schedule: Schedule, itemsize: int, *, tma: bool) -> int:
     return 1024 + stages * (stage + 16) + results
 
 
-def seconds(sizes: Sizes, schedule: Schedule, itemsize: int, result: int, *, beside: bool = False) -> float:
+def seconds(sizes: Sizes, schedule: Schedule, itemsize: int, result: int, *, turns: bool = False) -> float:
     """About how long the kernel of sm_90a takes: waves of tiles, and what memory takes for all arrays.
 
-    Elements of factors have `itemsize` bytes, those of the result so many. Tiles of a cluster may be `beside` each
-    other.
+    Elements of factors have `itemsize` bytes, those of the result so many; `turns` as for `tiles`.
     """
     numbers = dict(schedule.numbers)
     tall, wide, cluster = (numbers[name] for name in ("block_m", "block_n", "cluster"))
-    count, (below, across) = tiles(sizes, schedule, beside=beside), cluster_of(schedule, beside=beside)
+    count = tiles(sizes, schedule, turns=turns)
     at_once = min(count * cluster, _MULTIPROCESSORS)
     products = tall // 64 * (PANEL // 32) * max(wide // 2, 16)
-    loaded = (tall // across + wide // below) * PANEL
+    loaded = (tall + wide // cluster) * PANEL
     step = max(products, loaded / _ONE, loaded * at_once / _ALL)
     waves = -(-count // (_MULTIPROCESSORS // cluster))
     cycles = waves * (-(-sizes.depth * itemsize // PANEL) * step + _TILE + tall * wide / 16)
-    if numbers["alternate"] or (below > 1 and sizes.rows <= tall) or (across > 1 and sizes.columns <= wide):
+    if numbers["alternate"] or (cluster > 1 and not turns and sizes.rows <= tall):
         cycles *= 1.1  # slower by so much, but where results are dear; a cluster has a tile too many
     moved = (sizes.rows + sizes.columns) * sizes.depth * itemsize + sizes.rows * sizes.columns * result
     times = cycles / _CLOCK, sizes.batch * moved / _MEMORY

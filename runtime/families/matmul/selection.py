@@ -73,8 +73,8 @@ class MatmulSelection(PassedPlan[M]):
         return cls.SPAN is not None and cls.SPAN[1:] == ("rows", True)
 
     @classmethod
-    def _shares_beside(cls) -> bool:
-        """Whether tiles of a cluster are beside each other: matrices have few rows."""
+    def _turns(cls) -> bool:
+        """Whether some tiles of a cluster are beside each other: matrices have parts of the rows."""
         return cls.SPAN is not None and cls.SPAN[1] == "rows"
 
     @classmethod
@@ -161,7 +161,7 @@ class MatmulSelection(PassedPlan[M]):
     @classmethod
     def _tiles(cls, sizes: Sizes, schedule: Schedule) -> int:
         """How many tiles a result has at most."""
-        of = partial(tiles, schedule=schedule, beside=cls._shares_beside())
+        of = partial(tiles, schedule=schedule, turns=cls._turns())
         if not cls._shares_rows():
             return of(sizes)
         begun = min(sizes.batch + 1, sizes.rows)  # tiles that are not full
@@ -179,7 +179,7 @@ class MatmulSelection(PassedPlan[M]):
         written = next(argument for argument in cls.ARGUMENTS.values() if argument.written)
         factor, result = cls.multiplied(element)[0].row.bytes, written.elements(element)[0].row.bytes
         sizes = cls._usual_sizes(descriptor)
-        return lambda schedule: seconds(sizes, schedule, factor, result, beside=cls._shares_beside())
+        return lambda schedule: seconds(sizes, schedule, factor, result, turns=cls._turns())
 
     @classmethod
     def cannot_hold(cls, descriptor: M, sku: KernelSku) -> str | None:

@@ -1,7 +1,8 @@
 // Matrix products of 16-bit and 8-bit types for sm_90a, with TMA, wgmma and sums in f32, of whole numbers in 32 bits.
 //
 // block -> tiles of the result, one after the other (persistent); a cluster of two has tiles below each other and
-// shares the tile of the second factor, or, where matrices have parts of the rows, beside each other (BESIDE)
+// shares the tile of the second factor; where matrices have parts of the rows (TURNS), the last tiles of an odd number
+// are beside each other and share the tile of the first factor
 // warpgroup 0 -> the producer: its first thread issues TMA loads of both factors, 128 bytes of the depth at a time.
 // COPIED: all its threads load what TMA cannot address warpgroup 1 ... -> consumers, each of which has its share of the
 // tile's rows in registers, or alternate tiles
@@ -39,8 +40,7 @@ struct ProductShape {
     static constexpr bool SWAPPED = Schedule::SWAPPED;
     static constexpr int BLOCK_M = Schedule::BLOCK_M, BLOCK_N = Schedule::BLOCK_N, BLOCK_K = 128 / FACTOR_BYTES;
     static constexpr int CLUSTER = Schedule::CLUSTER;
-    static constexpr bool BESIDE = SPAN == Span::ROWS && !SWAPPED;
-    static constexpr int BELOW = BESIDE ? 1 : CLUSTER, ACROSS = CLUSTER / BELOW;  // tiles of a cluster along both sides
+    static constexpr bool TURNS = SPAN == Span::ROWS && CLUSTER > 1;
     // ALTERNATE: each warpgroup has tiles of its own, and makes results while the other multiplies.
     static constexpr bool ALTERNATE = Schedule::ALTERNATE;
     static constexpr int CONSUMERS = Schedule::THREADS / 128 - 1, SHARING = ALTERNATE ? 1 : CONSUMERS;
@@ -49,7 +49,8 @@ struct ProductShape {
     // Whether the sides of a factor are contiguous, not the depth.
     static constexpr bool A_SIDE = SWAPPED ? RIGHT_SIDE : LEFT_SIDE, B_SIDE = SWAPPED ? LEFT_SIDE : RIGHT_SIDE;
     static_assert(Schedule::THREADS % 128 == 0 && ROWS % 64 == 0 && ROWS * SHARING == BLOCK_M, "64 rows a product");
-    static_assert(BLOCK_M / ACROSS % 8 == 0 && BLOCK_N / BELOW % 8 == 0, "each block of a cluster loads eights of rows");
+    static_assert(BLOCK_N / CLUSTER % 8 == 0, "each block of a cluster loads eights of rows");
+    static_assert(!TURNS || (!SWAPPED && CLUSTER == 2 && BLOCK_M / 2 % 8 == 0), "pairs of tiles turn");
     static_assert(FACTOR_BYTES > 1 || !(A_SIDE || B_SIDE), "no instruction transposes bytes");
     static constexpr bool COPIED = !BARACUDA_TMA;
     static_assert(!COPIED || CLUSTER == 1, "threads copy for their own block");
@@ -93,36 +94,45 @@ struct ProductShared {
 
 // The tiles of a cluster: in bands of GROUP tiles of rows, so that what runs at a time reads few rows and few columns,
 // which stay in the L2 cache.
-template <class Program> struct ProductTiles {
+template <class Program, bool WARPS = true> struct ProductTiles {
     using Shape = ProductShape;
     using Args = typename Program::Args;
     static constexpr int GROUP = 8;
     const Args& args;
-    Spans<Program, int> span;
+    Spans<Program, int, WARPS> span;
     int rows, columns, each, count, index;  // tiles of a cluster along both sides, of a matrix, of all; the next one
     int row, column, matrix;                // of the current tile of this block
     int first;                              // tile of the matrix
+    bool beside = false;                    // TURNS: tiles of the cluster are beside each other
+    int top_row = 0, live_rows = 0;         // SPAN::ROWS: the first row of the cluster; tiles of rows with terms
 
     __device__ __forceinline__ explicit ProductTiles(const Args& of)
         : args(of), span(of), index(int(blockIdx.x) / Shape::CLUSTER), row(0), column(0), matrix(0), first(0) {
         measure();
         count = each * int(args.batch);
     }
+    __device__ __forceinline__ static int ceil_div(int a, int b) { return (a + b - 1) / b; }
     // The tiles of the matrix at hand.
     __device__ __forceinline__ void measure() {
-        constexpr int ROWS = Shape::BLOCK_M * Shape::BELOW, COLUMNS = Shape::BLOCK_N * Shape::ACROSS;
+        constexpr int ROWS = Shape::BLOCK_M * Shape::CLUSTER;
         const int of_rows = span.last_row(args) - span.first_row();
-        rows = ((Shape::SWAPPED ? int(args.columns) : of_rows) + ROWS - 1) / ROWS;
-        columns = ((Shape::SWAPPED ? of_rows : int(args.columns)) + COLUMNS - 1) / COLUMNS;
-        each = rows * columns;
+        rows = ceil_div(Shape::SWAPPED ? int(args.columns) : of_rows, Shape::TURNS ? Shape::BLOCK_M : ROWS);
+        columns = ceil_div(Shape::SWAPPED ? of_rows : int(args.columns), Shape::BLOCK_N);
+        if (!Shape::TURNS) {
+            each = rows * columns;
+            return;
+        }
+        live_rows = ceil_div(span.live_rows(args) - span.first_row(), Shape::BLOCK_M);
+        each = (live_rows / 2 + ceil_div(rows - live_rows, 2)) * columns + live_rows % 2 * ceil_div(columns, 2);
     }
     // Of the result: its first row in the tile.
     __device__ __forceinline__ int first_row() const {
-        if (Shape::SWAPPED || Shape::BESIDE) return Shape::SWAPPED ? column : row;
+        if (Shape::SWAPPED || Shape::TURNS) return Shape::SWAPPED ? column : top_row;
         return row / (Shape::BLOCK_M * Shape::CLUSTER) * (Shape::BLOCK_M * Shape::CLUSTER);
     }
     // Of how many places of the depth its sums are: the same for all blocks of a cluster, which load for each other.
-    // Where there are no terms it is one place beyond the edge, of zeros; boxes begin at multiples of 16 bytes there, too.
+    // Where there are no terms it is one place beyond the edge, of zeros; boxes begin at multiples of 16 bytes there,
+    // too.
     __device__ __forceinline__ int terms() const {
         const int terms = span.terms(first_row(), args);
         return SPAN == Span::NONE ? terms : max(terms, 1);
@@ -137,8 +147,9 @@ template <class Program> struct ProductTiles {
     __device__ __forceinline__ bool is_last() const { return index >= count; }  // of this block
     // Moves on to the next tile; false after the last.
     __device__ __forceinline__ bool next(unsigned rank) {
-        if (ROW_SEGMENTS) {
-            while (index >= first + each && matrix < int(args.batch)) {
+        if (ROW_SEGMENTS || Shape::TURNS) {
+            const int last = int(args.batch) - (ROW_SEGMENTS ? 0 : 1);
+            while (index >= first + each && matrix < last) {
                 first += each;
                 span.seek(++matrix, args);
                 measure();
@@ -150,14 +161,35 @@ template <class Program> struct ProductTiles {
             span.seek(matrix, args);
             first = matrix * each;
         }
-        const int place = index - first, band = place / (GROUP * columns), top = band * GROUP;
-        const int high = min(GROUP, rows - top), within = place - top * columns;
-        column = within / high * Shape::ACROSS * Shape::BLOCK_N + (Shape::SWAPPED ? span.first_row() : 0);
-        if (Shape::ACROSS > 1) column += int(rank) * Shape::BLOCK_N;
-        row = ((top + within % high) * Shape::BELOW + (Shape::BELOW > 1 ? int(rank) : 0)) * Shape::BLOCK_M;
-        if (!Shape::SWAPPED) row += span.first_row();
+        if (Shape::TURNS) turn(index - first, int(rank));
+        else take(index - first, rows, int(rank), 0);
         index += step();
         return true;
+    }
+
+private:
+    // The tile of the matrix, in bands of its first `of_rows` tiles from the row `from` on.
+    __device__ __forceinline__ void take(int place, int of_rows, int rank, int from) {
+        const int band = place / (GROUP * columns), top = band * GROUP;
+        const int high = min(GROUP, of_rows - top), within = place - top * columns;
+        column = within / high * Shape::BLOCK_N + (Shape::SWAPPED ? span.first_row() : 0);
+        row = ((top + within % high) * Shape::CLUSTER + rank) * Shape::BLOCK_M;
+        if (!Shape::SWAPPED) row += span.first_row();
+        if (Shape::TURNS) row += from, top_row = row - rank * Shape::BLOCK_M;
+    }
+    // Pairs below each other with terms, then those beside each other, then what has no terms.
+    __device__ __forceinline__ void turn(int place, int rank) {
+        const int pairs = live_rows / 2, odd = live_rows % 2 * ceil_div(columns, 2);
+        place -= pairs * columns;
+        beside = place >= 0 && place < odd;
+        if (place < 0) {
+            take(place + pairs * columns, pairs, rank, 0);
+        } else if (beside) {
+            column = (place * 2 + rank) * Shape::BLOCK_N;
+            row = top_row = span.first_row() + (live_rows - 1) * Shape::BLOCK_M;
+        } else {
+            take(place - odd, ceil_div(rows - live_rows, 2), rank, live_rows * Shape::BLOCK_M);
+        }
     }
 };
 
@@ -168,26 +200,31 @@ __device__ __forceinline__ void produce(const ProductShared& shared, unsigned ra
                                         const typename Program::Args& args) {
     using Shape = ProductShape;
     using Of = Factors<Program>;
-    // Of the rows of panels, which blocks of a cluster load for each other.
-    constexpr int A_SHARE = (Shape::A_SIDE ? Shape::BLOCK_K : Shape::BLOCK_M) / Shape::ACROSS;
-    constexpr int B_SHARE = (Shape::B_SIDE ? Shape::BLOCK_K : Shape::BLOCK_N) / Shape::BELOW;
+    // Of the rows of a panel: what a block of a cluster loads for the others, or at a time.
+    constexpr int A_PART = (Shape::A_SIDE ? Shape::BLOCK_K : Shape::BLOCK_M) / (Shape::TURNS ? 2 : 1);
+    constexpr int B_PART = (Shape::B_SIDE ? Shape::BLOCK_K : Shape::BLOCK_N) / Shape::CLUSTER;
     constexpr unsigned short ALL = (1 << Shape::CLUSTER) - 1;
     const TensorMap& a_map = Shape::SWAPPED ? args.right_map : args.left_map;
     const TensorMap& b_map = Shape::SWAPPED ? args.left_map : args.right_map;
     const bool moves_a = args.stride[Shape::SWAPPED ? Of::Right::OPERAND : Of::Left::OPERAND][0] != 0;
     const bool moves_b = args.stride[Shape::SWAPPED ? Of::Left::OPERAND : Of::Right::OPERAND][0] != 0;
-    const auto load_a = [&](unsigned to, Barrier full, int x, int y, int matrix) {
-        if (Shape::ACROSS > 1) load_tile_to_blocks(to, a_map, full, ALL, x, y, matrix, EVICT_NORMAL);
-        else load_tile(to, a_map, full, x, y, matrix, EVICT_NORMAL);
+    const auto load = [&](const TensorMap& map, bool shared_now, int parts, int high, unsigned to, Barrier full, int x,
+                          int y, int matrix) {
+        const int own = int(rank) * high;
+        if (shared_now) load_tile_to_blocks(to + own * 128, map, full, ALL, x, y + own, matrix, EVICT_NORMAL);
+        if (shared_now) return;
+        load_tile(to, map, full, x, y, matrix, EVICT_NORMAL);
+        if (parts > 1) load_tile(to + high * 128, map, full, x, y + high, matrix, EVICT_NORMAL);
     };
-    const auto load_b = [&](unsigned to, Barrier full, int x, int y, int matrix) {
-        if (Shape::BELOW > 1) load_tile_to_blocks(to, b_map, full, ALL, x, y, matrix, EVICT_NORMAL);
-        else load_tile(to, b_map, full, x, y, matrix, EVICT_NORMAL);
-    };
-    const int a_share = Shape::ACROSS > 1 ? int(rank) * A_SHARE : 0;
-    const int b_share = Shape::BELOW > 1 ? int(rank) * B_SHARE : 0;
     Ring<Shape::STAGES> ring;
-    for (ProductTiles<Program> tile(args); tile.next(rank);) {
+    for (ProductTiles<Program, false> tile(args); tile.next(rank);) {
+        const bool share_a = Shape::TURNS && tile.beside, share_b = Shape::CLUSTER > 1 && !share_a;
+        const auto load_a = [&](unsigned to, Barrier full, int x, int y, int matrix) {
+            load(a_map, share_a, Shape::TURNS ? 2 : 1, A_PART, to, full, x, y, matrix);
+        };
+        const auto load_b = [&](unsigned to, Barrier full, int x, int y, int matrix) {
+            load(b_map, share_b, Shape::CLUSTER, B_PART, to, full, x, y, matrix);
+        };
         const int from = tile.first_term(), depth = from + tile.terms();
         const int a_matrix = moves_a ? tile.matrix : 0, b_matrix = moves_b ? tile.matrix : 0;
 #pragma unroll 1
@@ -195,20 +232,20 @@ __device__ __forceinline__ void produce(const ProductShared& shared, unsigned ra
             const Barrier full = shared.full(ring.stage);
             shared.empty(ring.stage).wait(ring.parity ^ 1);
             full.expect(Shape::A + Shape::B);
-            const unsigned a = shared.a(ring.stage) + a_share * 128, b = shared.b(ring.stage) + b_share * 128;
+            const unsigned a = shared.a(ring.stage), b = shared.b(ring.stage);
             if (Shape::A_SIDE) {
 #pragma unroll
                 for (int i = 0; i < Shape::BLOCK_M / 64; ++i)
-                    load_a(a + i * Shape::PANEL, full, tile.row + 64 * i, k + a_share, a_matrix);
+                    load_a(a + i * Shape::PANEL, full, tile.row + 64 * i, k, a_matrix);
             } else {
-                load_a(a, full, k, tile.row + a_share, a_matrix);
+                load_a(a, full, k, tile.row, a_matrix);
             }
             if (Shape::B_SIDE) {
 #pragma unroll
                 for (int i = 0; i < (Shape::BLOCK_N + 63) / 64; ++i)
-                    load_b(b + i * Shape::PANEL, full, tile.column + 64 * i, k + b_share, b_matrix);
+                    load_b(b + i * Shape::PANEL, full, tile.column + 64 * i, k, b_matrix);
             } else {
-                load_b(b, full, k, tile.column + b_share, b_matrix);
+                load_b(b, full, k, tile.column, b_matrix);
             }
             ring.advance();
         }
@@ -285,11 +322,11 @@ private:
     template <bool WHOLE, int PIECES, typename Sum>
     __device__ __forceinline__ void pieces(const Sum* sum, int row, int column, const ProductTiles<Program>& tile,
                                            const Args& args) {
-        constexpr bool BOXED = STAGED && (WHOLE || !ROW_SEGMENTS);  // boxes end where the array does
+        constexpr bool BOXED = WHOLE || !ROW_SEGMENTS;  // boxes end where the array does
         const long long rows = tile.span.last_row(args);
         const int thread = threadIdx.x % 128, lane = thread % 32, warp = thread / 32;
         const unsigned buffer = results + turn * Shape::RESULT;
-        if (BOXED) {
+        if (STAGED) {
             turn ^= 1;
             if (thread == 0) bulk_wait_read<1>();
             bar_sync(barrier, 128);
@@ -305,15 +342,31 @@ private:
             using Cells = FragmentCells<Shape::SWAPPED, WHOLE>;
             const Cells cells = {tile.matrix, r, c, rows, args.columns};
             if (SPAN == Span::ROWS && !SEGMENTS && !WHOLE) clear_beyond<Cells>(part, r, tile.span.live_rows(args));
-            const auto result = finish<Program, BOXED>(part, cells, args);
-            if constexpr (BOXED) into_buffer(buffer, piece, thread, result);
+            const auto result = finish<Program, STAGED>(part, cells, args);
+            if constexpr (STAGED) into_buffer(buffer, piece, thread, result);
         }
-        if (!BOXED) return;
-        fence_proxy_async_shared();
+        if (!STAGED) return;
+        if (BOXED) fence_proxy_async_shared();
         bar_sync(barrier, 128);
+        if (!BOXED) store_rows(buffer, Shape::SWAPPED ? column : row, Shape::SWAPPED ? row : column, rows, args);
 #if BARACUDA_TMA
-        if (thread == 0) store_box(buffer, row, column, tile, args);
+        if (BOXED && thread == 0) store_box(buffer, row, column, tile, args);
 #endif
+        if (!BOXED && thread == 0) bulk_commit();  // every turn has a group that is waited for
+    }
+    // Stores what a buffer has of the rows before `rows`; its first element is of row `r` and column `c`.
+    __device__ __forceinline__ static void store_rows(unsigned buffer, int r, int c, long long rows, const Args& args) {
+        constexpr int HIGH = Shape::SWAPPED ? Shape::BLOCK_N : 64, CHUNKS = 128 / 16, EACH = 16 / int(sizeof(Element));
+        const long long* const stride = args.stride[Factors<Program>::Result::OPERAND];
+        Element* const to = (args.*Factors<Program>::RESULT_ARRAY).data + r * stride[1] + c;
+#pragma unroll
+        for (int i = int(threadIdx.x) % 128; i < HIGH * CHUNKS; i += 128) {
+            const int row = i / CHUNKS, chunk = i % CHUNKS;
+            if (r + row >= rows || c + chunk * EACH >= args.columns) continue;
+            float four[4];
+            load_shared_4(four, buffer + row * 128 + ((chunk ^ row % 8) << 4));
+            *reinterpret_cast<float4*>(to + row * stride[1] + chunk * EACH) = {four[0], four[1], four[2], four[3]};
+        }
     }
 #if BARACUDA_TMA
     __device__ __forceinline__ static void store_box(unsigned buffer, int row, int column,

@@ -5,6 +5,8 @@
 // may hold anything: those out of range are moved to where the range ends.
 #pragma once
 
+#include <baracuda/warp.cuh>
+
 namespace baracuda {
 
 enum class Span { NONE, ROWS, DEPTH };
@@ -17,12 +19,13 @@ constexpr bool SEGMENTS = false;
 #endif
 constexpr bool ROW_SEGMENTS = SPAN == Span::ROWS && SEGMENTS;
 
-// The parts of one matrix after the other; counted in INT.
-template <class Program, typename INT> struct Spans {
+// The parts of one matrix after the other; counted in INT. WARPS: the lanes of a warp ask for the same, and read the
+// ends of as many matrices at a time.
+template <class Program, typename INT, bool WARPS = false> struct Spans {
     using Args = typename Program::Args;
-    INT matrix, begin, end;  // the part of a matrix
+    INT matrix = 0, begin = 0, end = 0;  // the part of a matrix
 
-    __device__ __forceinline__ explicit Spans(const Args& args) : matrix(0), begin(0), end(end_of(args, 0, 0)) {}
+    __device__ __forceinline__ explicit Spans(const Args& args) { end = end_of(args, 0, 0); }
 
     // Moves on to a later matrix, or to what is left.
     __device__ __forceinline__ void seek(INT to, const Args& args) {
@@ -53,17 +56,31 @@ template <class Program, typename INT> struct Spans {
     }
 
 private:
-    __device__ __forceinline__ static INT end_of(const Args& args, INT matrix, INT begin) {
+    INT held_from = -WARP, held = 0;  // WARPS: the first matrix whose end a lane holds; the lane's own
+
+    __device__ __forceinline__ INT end_of(const Args& args, INT of, INT from) {
 #ifdef BARACUDA_SPAN
-        constexpr auto ENDS = &Args::BARACUDA_ENDS;
-        const long long limit = SPAN == Span::ROWS ? args.rows : args.depth;
-        if (matrix >= INT(args.batch)) return INT(limit);
-        const long long end = (args.*ENDS).data[matrix * args.stride[ArrayOf<ENDS>::OPERAND][0]];
-        return INT(min(max(end, (long long)begin), limit));
+        const INT limit = INT(SPAN == Span::ROWS ? args.rows : args.depth);
+        if (of >= INT(args.batch)) return limit;
+        if (!WARPS) return max(read(args, of, limit), from);
+        if (of - held_from >= WARP) {
+            held_from = of;
+            const INT own = of + INT(threadIdx.x % WARP);
+            held = own < INT(args.batch) ? read(args, own, limit) : limit;
+        }
+        return max(__shfl_sync(ALL_LANES, held, int(of - held_from)), from);
 #else
         return INT(args.rows);
 #endif
     }
+#ifdef BARACUDA_SPAN
+    // The end in memory, within the range.
+    __device__ __forceinline__ static INT read(const Args& args, INT of, INT limit) {
+        constexpr auto ENDS = &Args::BARACUDA_ENDS;
+        const long long end = (args.*ENDS).data[of * args.stride[ArrayOf<ENDS>::OPERAND][0]];
+        return INT(min(max(end, 0ll), (long long)limit));
+    }
+#endif
 };
 
 }  // namespace baracuda

@@ -153,6 +153,32 @@ def test_rows_of_a_group_are_multiplied_by_its_matrix(plans: Any, arch: str, til
     assert y.tobytes() == expected.tobytes()
 
 
+PAIRS = [text for arch, text in TILES if "cluster2" in text]
+
+
+@pytest.mark.usefixtures("watched")
+@pytest.mark.parametrize("tile", PAIRS)
+def test_pairs_of_tiles_are_below_or_beside_each_other(plans: Any, tile: str) -> None:
+    """An odd number of tiles of rows, and of columns, with terms and without."""
+    ends, tokens, n, k = [0, 260, 390, 395, 395, 651], 790, 520, 24
+    plan, kind = selected(plans["grouped_rows"], "sm_90a", tile, tokens=tokens, groups=len(ends), n=n, k=k)
+    x, w = drawn(5, kind, (tokens, k), (len(ends), n, k))
+    y = np.full((tokens, n), 7, kind)
+    plan._run((x, w, np.array(ends, np.int64), y), np.zeros(plan.workspace_bytes, np.uint8), None)
+    expected = np.zeros_like(y)
+    for matrix, (begin, end) in zip(w, segments(ends, tokens), strict=True):
+        expected[begin:end] = product(x[begin:end], matrix.T)
+    assert y.tobytes() == expected.tobytes()
+    counts, m = [0, 1, 129, 300, 2000], 300
+    plan, kind = selected(plans["masked_rows"], "sm_90a", tile, groups=len(counts), m=m, n=n, k=k)
+    x, w = drawn(6, kind, (len(counts), m, k), (len(counts), n, k))
+    y = np.full((len(counts), m, n), 7, kind)
+    plan._run((x, w, np.array(counts, np.int32), y), np.zeros(plan.workspace_bytes, np.uint8), None)
+    for of, rows, matrix, count in zip(y, x, w, counts, strict=True):
+        assert of[:count].tobytes() == product(rows[:count], matrix.T).tobytes()
+        assert not of[count:].any()
+
+
 @pytest.mark.usefixtures("watched")
 @OF_TILES
 def test_a_group_sums_over_its_rows(plans: Any, arch: str, tile: str, name: str) -> None:

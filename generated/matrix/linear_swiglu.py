@@ -38,19 +38,11 @@ class LinearSwigluPlan(rt.MatmulPlan[LinearSwigluDescriptor]):
     )
     AXES = rt.table(
         x=(("token",), ("depth",)), w_gate=(("col",), ("depth",)), w_up=(("col",), ("depth",)),
-        y=(("token",), ("col",)), silu_x_held=(("token",), ("col",)),
+        y=(("token",), ("col",)),
     )
-    HELD = rt.table(silu_x_held="acc")
-    PASSES = (
-        rt.MatmulPass(
-            ("x", "w_gate"), ("silu_x_held",), factors=("x", "w_gate"),
-            dims=rt.table(rows="token", columns="col", depth="depth"),
-        ),
-        rt.MatmulPass(
-            ("x", "w_up", "silu_x_held"), ("y",), factors=("x", "w_up"),
-            dims=rt.table(rows="token", columns="col", depth="depth"),
-        ),
-    )
+    FACTORS = ("x", "w_gate")
+    DIMS = rt.table(rows="token", columns="col", depth="depth")
+    SECOND = "w_up"
 
     def run(self, *, x: rt.Array, w_gate: rt.Array, w_up: rt.Array, y: rt.Array, workspace: rt.Workspace = None,
             stream: rt.Stream = None) -> None:

@@ -8,66 +8,34 @@ namespace baracuda {
 struct Program : MapProgram {
     template <template <class> class Of> struct Reduced {
         Of<Sum<acc_t, false>> silu_x_;
-        template <class F, class... Lists> __device__ static constexpr void each(const F& f, Lists&... of) {
-            f(of.silu_x_...);
-        }
-    };
-    struct Args : WalkArgs<6> {
-        Array<const T, 0> dy_;
-        Array<const T, 1> x_;
-        Array<const T, 2> w_gate_;
-        Array<acc_of<T>, 3> silu_x_held_;
-        Array<acc_of<T>, 4> the_sigmoid_held_;
-        Array<T, 5> dz_held_;
-        Reduced<ScratchOf> parts;
-    };
-
-    // The outputs of sums.
-    struct Epilogue : Body<Reads<&Args::dy_>, Writes<&Args::silu_x_held_, &Args::the_sigmoid_held_, &Args::dz_held_>> {
-        template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
-            lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
-                const acc_t dy_ = acc_t(lane.in(args.dy_));
-                const acc_t silu_x_ = reduced.silu_x_;
-                const acc_t the_sigmoid_ = math::sigmoid(silu_x_);
-                const acc_t dz_ = acc_t(T(dy_ * silu_x_ * the_sigmoid_));
-                lane.store(args.silu_x_held_, acc_of<T>(silu_x_));
-                lane.store(args.the_sigmoid_held_, acc_of<T>(the_sigmoid_));
-                lane.store(args.dz_held_, T(dz_));
-            });
-        }
-    };
-};
-#endif
-
-#if BARACUDA_PASS == 2
-struct Program : MapProgram {
-    template <template <class> class Of> struct Reduced {
         Of<Sum<acc_t, false>> the_sum_;
         template <class F, class... Lists> __device__ static constexpr void each(const F& f, Lists&... of) {
+            f(of.silu_x_...);
             f(of.the_sum_...);
         }
     };
     struct Args : WalkArgs<6> {
         Array<const T, 0> dy_;
         Array<const T, 1> x_;
-        Array<const T, 2> w_up_;
-        Array<const acc_of<T>, 3> silu_x_held_;
-        Array<const acc_of<T>, 4> the_sigmoid_held_;
+        Array<const T, 2> w_gate_;
+        Array<const T, 3> w_up_;
+        Array<T, 4> dz_held_;
         Array<T, 5> dz_2_held_;
         Reduced<ScratchOf> parts;
     };
 
     // The outputs of sums.
-    struct Epilogue : Body<Reads<&Args::dy_, &Args::silu_x_held_, &Args::the_sigmoid_held_>,
-        Writes<&Args::dz_2_held_>> {
+    struct Epilogue : Body<Reads<&Args::dy_>, Writes<&Args::dz_held_, &Args::dz_2_held_>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
                 const acc_t dy_ = acc_t(lane.in(args.dy_));
-                const acc_t silu_x_held_ = acc_t(lane.in(args.silu_x_held_));
-                const acc_t the_sigmoid_held_ = acc_t(lane.in(args.the_sigmoid_held_));
+                const acc_t silu_x_ = reduced.silu_x_;
                 const acc_t the_sum_ = reduced.the_sum_;
-                const acc_t dz_2_ = acc_t(T(dy_ * the_sum_ * the_sigmoid_held_ + dy_ * the_sum_ * silu_x_held_ *
-                    the_sigmoid_held_ * (acc_t(1) - the_sigmoid_held_)));
+                const acc_t the_sigmoid_ = math::sigmoid(silu_x_);
+                const acc_t dz_ = acc_t(T(dy_ * silu_x_ * the_sigmoid_));
+                const acc_t dz_2_ = acc_t(T(dy_ * the_sum_ * the_sigmoid_ + dy_ * the_sum_ * silu_x_ * the_sigmoid_
+                    * (acc_t(1) - the_sigmoid_)));
+                lane.store(args.dz_held_, T(dz_));
                 lane.store(args.dz_2_held_, T(dz_2_));
             });
         }
@@ -75,7 +43,7 @@ struct Program : MapProgram {
 };
 #endif
 
-#if BARACUDA_PASS == 3
+#if BARACUDA_PASS == 2
 struct Program : MapProgram {
     template <template <class> class Of> struct Reduced {
         Of<Sum<acc_t, false>> d_sum_;
@@ -102,7 +70,7 @@ struct Program : MapProgram {
 };
 #endif
 
-#if BARACUDA_PASS == 4
+#if BARACUDA_PASS == 3
 struct Program : MapProgram {
     template <template <class> class Of> struct Reduced {
         Of<Sum<acc_t, false>> d_sum_3_;
@@ -131,7 +99,7 @@ struct Program : MapProgram {
 };
 #endif
 
-#if BARACUDA_PASS == 5
+#if BARACUDA_PASS == 4
 struct Program : MapProgram {
     template <template <class> class Of> struct Reduced {
         Of<Sum<acc_t, false>> dw_gate_;
@@ -158,7 +126,7 @@ struct Program : MapProgram {
 };
 #endif
 
-#if BARACUDA_PASS == 6
+#if BARACUDA_PASS == 5
 struct Program : MapProgram {
     template <template <class> class Of> struct Reduced {
         Of<Sum<acc_t, false>> dw_up_;
@@ -187,9 +155,8 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 3 18 8 2*4 1 2*2 0*5 12 5 1 templates/map_bodies.jinja:40 1 19 9 -51 63 -54 0
-// @lines 5 0*2 59 1*2 templates/map.cu.jinja:73 2 1 -64 18 8 2*4 1 2*2 0*5 12 5 1 templates/map_bodies.jinja:40 1 0 19
-// @lines 9 -51 0*2 63 -54 0 5 59 1*2 templates/map.cu.jinja:73 2 1 -64 18 8 2*4 1 2*2 0*2 12 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 3 18 8 2 0 2*2 0 2 1 2*2 0*5 12 5 1 templates/map_bodies.jinja:40 1 19 9 -51
+// @lines 63 0 -54 0*3 5 0 59 1*2 templates/map.cu.jinja:73 2 1 -64 18 8 2*4 1 2*2 0*2 12 5 1
 // @lines templates/map_bodies.jinja:40 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:73 2 1 -64 18 8 2*4 1 2*2 0*3 12 5 1
 // @lines templates/map_bodies.jinja:40 1 19 9 -51 63 -49 59 1*2 templates/map.cu.jinja:73 2 1 -64 18 8 2*4 1 2*2 0*2 12
 // @lines 5 1 templates/map_bodies.jinja:40 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:73 2 1 -64 18 8 2*4 1 2*2 0*2 12

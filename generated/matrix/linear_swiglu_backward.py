@@ -56,17 +56,13 @@ class LinearSwigluBackwardPlan(rt.MatmulPlan[LinearSwigluBackwardDescriptor]):
     AXES = rt.table(
         dy=(("token",), ("col",)), x=(("token",), ("depth",)), w_gate=(("col",), ("depth",)),
         w_up=(("col",), ("depth",)), dx=(("token",), ("depth",)), dw_gate=(("col",), ("depth",)),
-        dw_up=(("col",), ("depth",)), silu_x_held=(("token",), ("col",)), the_sigmoid_held=(("token",), ("col",)),
-        dz_held=(("token",), ("col",)), dz_2_held=(("token",), ("col",)), d_sum_held=(("token",), ("depth",)),
+        dw_up=(("col",), ("depth",)), dz_held=(("token",), ("col",)), dz_2_held=(("token",), ("col",)),
+        d_sum_held=(("token",), ("depth",)),
     )
-    HELD = rt.table(silu_x_held="acc", the_sigmoid_held="acc", dz_held="T", dz_2_held="T", d_sum_held="acc")
+    HELD = rt.table(dz_held="T", dz_2_held="T", d_sum_held="acc")
     PASSES = (
         rt.MatmulPass(
-            ("dy", "x", "w_gate"), ("silu_x_held", "the_sigmoid_held", "dz_held"), factors=("x", "w_gate"),
-            dims=rt.table(rows="token", columns="col", depth="depth"),
-        ),
-        rt.MatmulPass(
-            ("dy", "x", "w_up", "silu_x_held", "the_sigmoid_held"), ("dz_2_held",), factors=("x", "w_up"),
+            ("dy", "x", "w_gate", "w_up"), ("dz_held", "dz_2_held"), factors=("x", "w_gate"), second="w_up",
             dims=rt.table(rows="token", columns="col", depth="depth"),
         ),
         rt.MatmulPass(

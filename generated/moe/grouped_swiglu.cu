@@ -4,68 +4,38 @@
 
 namespace baracuda {
 
-#if BARACUDA_PASS == 1
 template <typename T> using ends_type = BARACUDA_TYPE_ENDS;
 struct Program : MapProgram {
     template <template <class> class Of> struct Reduced {
         Of<Sum<acc_t, false>> silu_x_;
-        template <class F, class... Lists> __device__ static constexpr void each(const F& f, Lists&... of) {
-            f(of.silu_x_...);
-        }
-    };
-    struct Args : WalkArgs<4> {
-        Array<const T, 0> x_;
-        Array<const T, 1> w_gate_;
-        Array<const ends_type<T>, 2> ends_;
-        Array<acc_of<T>, 3> silu_x_held_;
-        Reduced<ScratchOf> parts;
-    };
-
-    // The outputs of sums.
-    struct Epilogue : Body<Reads<>, Writes<&Args::silu_x_held_>> {
-        template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
-            lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
-                const acc_t silu_x_ = reduced.silu_x_;
-                lane.store(args.silu_x_held_, acc_of<T>(silu_x_));
-            });
-        }
-    };
-};
-#endif
-
-#if BARACUDA_PASS == 2
-template <typename T> using ends_type = BARACUDA_TYPE_ENDS;
-struct Program : MapProgram {
-    template <template <class> class Of> struct Reduced {
         Of<Sum<acc_t, false>> y_sum_;
         template <class F, class... Lists> __device__ static constexpr void each(const F& f, Lists&... of) {
+            f(of.silu_x_...);
             f(of.y_sum_...);
         }
     };
     struct Args : WalkArgs<5> {
         Array<const T, 0> x_;
-        Array<const T, 1> w_up_;
-        Array<const ends_type<T>, 2> ends_;
-        Array<const acc_of<T>, 3> silu_x_held_;
+        Array<const T, 1> w_gate_;
+        Array<const T, 2> w_up_;
+        Array<const ends_type<T>, 3> ends_;
         Array<T, 4> y_;
         Reduced<ScratchOf> parts;
     };
 
     // The outputs of sums.
-    struct Epilogue : Body<Reads<&Args::silu_x_held_>, Writes<&Args::y_>> {
+    struct Epilogue : Body<Reads<>, Writes<&Args::y_>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
-                const acc_t silu_x_held_ = acc_t(lane.in(args.silu_x_held_));
+                const acc_t silu_x_ = reduced.silu_x_;
                 const acc_t y_sum_ = reduced.y_sum_;
-                lane.store(args.y_, T(silu_x_held_ * math::sigmoid(silu_x_held_) * y_sum_));
+                lane.store(args.y_, T(silu_x_ * math::sigmoid(silu_x_) * y_sum_));
             });
         }
     };
 };
-#endif
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 3 6 12 8 2*4 1 2*2 0*3 12 5 1 templates/map_bodies.jinja:40 1 19 9 12 -49 59
-// @lines 1*2 templates/map.cu.jinja:73 2 1 -64 6 12 8 2*4 1 2*2 0*4 12 5 1 templates/map_bodies.jinja:40 1 19 9 -51 63
-// @lines -49 59 1*2 templates/map.cu.jinja:73 2 1 3 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 9 12 8 2 0 2*2 0 2 1 2*2 0*4 12 5 1 templates/map_bodies.jinja:40 1 19 9 12 0
+// @lines -49 59 1*2 templates/map.cu.jinja:73 1 5 1

@@ -44,19 +44,12 @@ class GroupedSwigluPlan(rt.MatmulPlan[GroupedSwigluDescriptor]):
     )
     AXES = rt.table(
         x=(("token",), ("depth",)), w_gate=(("group",), ("col",), ("depth",)), w_up=(("group",), ("col",), ("depth",)),
-        ends=(("group",),), y=(("token",), ("col",)), silu_x_held=(("token",), ("col",)),
+        ends=(("group",),), y=(("token",), ("col",)),
     )
-    HELD = rt.table(silu_x_held="acc")
-    PASSES = (
-        rt.MatmulPass(
-            ("x", "w_gate", "ends"), ("silu_x_held",), factors=("x", "w_gate"),
-            dims=rt.table(batch="group", rows="token", columns="col", depth="depth"), span=("ends", "rows", True),
-        ),
-        rt.MatmulPass(
-            ("x", "w_up", "ends", "silu_x_held"), ("y",), factors=("x", "w_up"),
-            dims=rt.table(batch="group", rows="token", columns="col", depth="depth"), span=("ends", "rows", True),
-        ),
-    )
+    FACTORS = ("x", "w_gate")
+    DIMS = rt.table(batch="group", rows="token", columns="col", depth="depth")
+    SPAN = ("ends", "rows", True)
+    SECOND = "w_up"
 
     def run(self, *, x: rt.Array, w_gate: rt.Array, w_up: rt.Array, ends: rt.Array, y: rt.Array,
             workspace: rt.Workspace = None, stream: rt.Stream = None) -> None:

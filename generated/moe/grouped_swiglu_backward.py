@@ -63,17 +63,12 @@ class GroupedSwigluBackwardPlan(rt.MatmulPlan[GroupedSwigluBackwardDescriptor]):
         dy=(("token",), ("col",)), x=(("token",), ("depth",)), w_gate=(("group",), ("col",), ("depth",)),
         w_up=(("group",), ("col",), ("depth",)), ends=(("group",),), dx=(("token",), ("depth",)),
         dw_gate=(("group",), ("col",), ("depth",)), dw_up=(("group",), ("col",), ("depth",)),
-        silu_x_held=(("token",), ("col",)), the_sigmoid_held=(("token",), ("col",)), dz_held=(("token",), ("col",)),
-        dz_2_held=(("token",), ("col",)), d_sum_held=(("token",), ("depth",)),
+        dz_held=(("token",), ("col",)), dz_2_held=(("token",), ("col",)), d_sum_held=(("token",), ("depth",)),
     )
-    HELD = rt.table(silu_x_held="acc", the_sigmoid_held="acc", dz_held="T", dz_2_held="T", d_sum_held="acc")
+    HELD = rt.table(dz_held="T", dz_2_held="T", d_sum_held="acc")
     PASSES = (
         rt.MatmulPass(
-            ("dy", "x", "w_gate", "ends"), ("silu_x_held", "the_sigmoid_held", "dz_held"), factors=("x", "w_gate"),
-            dims=rt.table(batch="group", rows="token", columns="col", depth="depth"), span=("ends", "rows", True),
-        ),
-        rt.MatmulPass(
-            ("dy", "x", "w_up", "ends", "silu_x_held", "the_sigmoid_held"), ("dz_2_held",), factors=("x", "w_up"),
+            ("dy", "x", "w_gate", "w_up", "ends"), ("dz_held", "dz_2_held"), factors=("x", "w_gate"), second="w_up",
             dims=rt.table(batch="group", rows="token", columns="col", depth="depth"), span=("ends", "rows", True),
         ),
         rt.MatmulPass(

@@ -43,6 +43,7 @@ def _of_product(op: MapOp, product: Product | None, chunks: tuple[tuple[Name, st
         **{f.name: getattr(op, f.name) for f in fields(MapOp)},
         chunks=chunks,
         factors=(Name(product.left), Name(product.right)) if product else (),
+        second=Name(product.second) if product and product.second else None,
         roles=tuple((role, Name(dim)) for role, dim in product.roles) if product else (),
         span=_span(product) if product else None,
     )

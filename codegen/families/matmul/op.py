@@ -19,6 +19,7 @@ class MatmulOp(MapOp):
     """
 
     factors: tuple[Name, ...]
+    second: Name | None  # another right factor
     chunks: tuple[tuple[Name, str], ...]  # the dim that passes take in chunks -> how much of it at once
     roles: tuple[tuple[str, Name], ...]  # "batch", "rows", "columns", "depth" -> dim
     span: tuple[Name, Name, bool] | None  # where parts end, of what, and whether they follow each other

@@ -16,7 +16,7 @@ from ..map.passes import Cut, Pass, Walk, hoisted
 from ..map.program import Parts, numbered, parts_of, split
 from ..map.spec import MapSpec
 from . import chunks
-from .product import Product, oriented, products_of, renamed
+from .product import Product, oriented, pairs_of, products_of, renamed
 from .spans import by_ends, without_span
 
 
@@ -75,7 +75,7 @@ class _Cut(Cut):
         self, spec: MapSpec, parts: Parts, held: str, products: Mapping[str, Product], asked: tuple[str, ...] = ()
     ) -> None:
         super().__init__(spec, parts, held)
-        self.products = products
+        self.products, self.pairs = products, pairs_of(products, spec)
         self.chunked = next(iter(spec.chunks), "")
         self.walks += [Walk(parts.dims[name], made=(name,), whole=True) for name in asked]
         self.phases = list[int]()
@@ -125,17 +125,19 @@ class _Cut(Cut):
 
     def _factors(self, walk: Walk) -> tuple[str, ...]:
         product = self._product(walk)
-        return (product.left, product.right) if product else ()
+        return product.factors if product else ()
 
     def _product(self, walk: Walk) -> Product | None:
-        return next((self.products[name] for name in walk.sums if name in self.products), None)
+        """What it multiplies: a product, or a pair in the order of the lines."""
+        of = [self.products[line.name] for line in self.parts.sum_lines if line.name in {*walk.sums} & {*self.products}]
+        return replace(of[0], second=of[1].right) if len(of) > 1 else next(iter(of), None)
 
     def _makes(self, factor: str, walk: Walk) -> bool:
         """Whether a walk hands the factor over."""
         return factor in walk.made or self._follows(factor, walk)
 
     def _alone(self, name: str) -> str:
-        return name if name in self.products else ""
+        return self.pairs.get(name, name) if name in self.products else ""
 
     def _stores(self, walk: Walk) -> bool:
         return self._product(walk) is None
@@ -147,4 +149,5 @@ class _Cut(Cut):
         order = next((self.spec.outputs[name].dims for name in walk.outputs), tuple(self.spec.dims))
         lines = tuple(replace(x, expr=without_span(x.expr)) if x.name in walk.sums else x for x in of.parts.lines)
         parts = replace(of.parts, lines=lines)
-        return replace(of, parts=parts, product=oriented(renamed(product, held), order))
+        product = renamed(product, held)
+        return replace(of, parts=parts, product=product if product.second else oriented(product, order))

@@ -22,17 +22,22 @@ ALIKE = (FLOATS_OF_A_BYTE, WHOLE_OF_A_BYTE)
 class Product:
     """`sum(left * right, depth)`: rows are of the left factor alone, columns of the right one, a batch of both.
 
-    With a span, some of the three have no axis along the batch.
+    With a span, some of the three have no axis along the batch. With a second right factor, it is two products.
     """
 
     left: str
     right: str
     roles: tuple[tuple[str, str], ...]  # role -> dim; there may be no batch
     span: Span | None = None  # which rows each matrix of the batch has, or how much of the depth
+    second: str = ""  # multiplies the left factor, too
 
     @property
     def dims(self) -> dict[str, str]:
         return dict(self.roles)
+
+    @property
+    def factors(self) -> tuple[str, ...]:
+        return (self.left, self.right, *((self.second,) if self.second else ()))
 
 
 def factors_of(expr: Expr) -> tuple[str, str, tuple[str, ...]] | None:
@@ -103,9 +108,28 @@ def oriented(product: Product, order: tuple[str, ...]) -> Product:
 
 def renamed(product: Product, names: Mapping[str, str]) -> Product:
     """The same product of the arrays that hold its factors."""
-    left, right = (names.get(name, name) for name in (product.left, product.right))
+    left, right, second = (names.get(name, name) for name in (product.left, product.right, product.second))
     span = product.span and replace(product.span, ends=names.get(product.span.ends, product.span.ends))
-    return replace(product, left=left, right=right, span=span)
+    return replace(product, left=left, right=right, second=second, span=span)
+
+
+def pairs_of(products: Mapping[str, Product], spec: MapSpec) -> dict[str, str]:
+    """Of two products that one kernel computes, which have the left factor and all dims in common, the first's name."""
+    found = dict[str, str]()
+    for name, product in products.items():
+        for other, of in products.items():
+            alike = replace(of, right=product.right) == product and of.right != product.right
+            if other == name or not alike or {name, other} & {*found}:
+                continue
+            is_plain = all(dtypes_of(factor, spec) == ("T",) for factor in (*product.factors, of.right))
+            if is_plain and _axes(of.right, spec) == _axes(product.right, spec):
+                found |= {name: name, other: name}
+    return found
+
+
+def _axes(name: str, spec: MapSpec) -> tuple[str, ...]:
+    """The order of a factor's axes in memory, if it is an input."""
+    return spec.inputs[name].dims if name in spec.inputs else ()
 
 
 def _no_factor(name: str, spec: MapSpec, parts: Parts) -> str:

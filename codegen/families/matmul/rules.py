@@ -49,7 +49,7 @@ def chunks(spec: MapSpec) -> Iterator[Finding]:
 
 
 def _factors(product: object) -> tuple[str, ...]:
-    return (product.left, product.right) if isinstance(product, Product) else ()
+    return product.factors if isinstance(product, Product) else ()
 
 
 def contradictions(spec: MapSpec) -> Iterator[Finding]:

@@ -20,6 +20,7 @@ class MatmulPass:
     shared: bool = False
     loop: int = 0
     factors: tuple[str, str] = ("", "")
+    second: str = ""
     dims: Mapping[str, str] | None = None
     sizes: tuple[str, ...] = ()
     scalars: tuple[str, ...] = ()

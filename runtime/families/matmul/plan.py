@@ -27,10 +27,10 @@ from .schedules import FLOATS_OF_A_BYTE, PANEL, PORTABLE, Sizes, shared_bytes
 from .selection import MatmulSelection
 from .variants import LAYOUTS, Layout, Variant, whole
 
-_SIDES = ("rows", "columns")
+_SIDES = ("rows", "columns", "columns")  # of the factors, the second right one included
 _LARGEST = 1 << 30  # extents, and numbers of tiles, that the kernels of sm_90a count in 32 bits
 _MAP_WORDS, _STRUCT_WORDS = 16, 8  # a tensor map is so long; a struct that begins with some is a multiple of these
-_PACKED = ("left", "right")
+_PACKED = ("left", "right", "second")
 _WARP = 32
 _COPYING_BLOCKS = 1056  # eight for each of an H100's multiprocessors
 _HALF = 2  # bytes of the results that the copy engine stores
@@ -105,7 +105,7 @@ class MatmulPlan(MatmulSelection[M]):
                 yield Variant(layout, tma) if layout != "strided" else self._strided
                 if tma and any(element.row.bytes == _HALF for element in self.elements_of(self._result)):
                     yield Variant(layout, tma, staged=True)
-        for side, size in zip(_PACKED, self._parts_bytes(self.descriptor, self.sku), strict=True):
+        for side, size in zip(_PACKED, self._parts_bytes(self.descriptor, self.sku), strict=False):
             if size and "strided" in self.layouts:
                 yield Variant("strided", tma=False, packs=side)
 
@@ -160,6 +160,7 @@ class MatmulPlan(MatmulSelection[M]):
                     **({"PACK_SIDE": int(self._packs_side(variant.packs))} if variant.packs else {}),
                     "LEFT": f"{left}_",
                     "RIGHT": f"{right}_",
+                    **({"SECOND": f"{self.SECOND}_"} if self.SECOND else {}),
                     "RESULT": f"{self._result}_",
                     **self._span_constants,
                     **({"CLUSTER": cluster} if cluster > 1 else {}),
@@ -203,7 +204,7 @@ class MatmulPlan(MatmulSelection[M]):
         if not any(sizes) or "strided" not in self.layouts or self._variant(views).tma:
             return views, []
         known, copies, workspace = dict(views), [], workspace or VECTOR_BYTES  # any address, where nothing is launched
-        for name, packs, size in zip(self.FACTORS, _PACKED, sizes, strict=True):
+        for name, packs, size in zip(self.multiplicands(), _PACKED, sizes, strict=False):
             if size:
                 known[name] = self._copy_of(views[name], name, workspace)
                 copies.append((packs, workspace))
@@ -222,11 +223,11 @@ class MatmulPlan(MatmulSelection[M]):
 
     def _packs_side(self, packs: str) -> bool:
         """Whether the inner axis of a copy is the factor's side, not the depth."""
-        return self._inner_last(self.FACTORS[_PACKED.index(packs)])[-1] != self.DIMS["depth"]
+        return self._inner_last(self.multiplicands()[_PACKED.index(packs)])[-1] != self.DIMS["depth"]
 
     def _copying(self, views: Views, types: tuple[ElementKind, ...], packs: str, place: int) -> Launch:
         variant = Variant("strided", tma=False, packs=packs)
-        threads, name = self._schedule(variant).threads, self.FACTORS[_PACKED.index(packs)]
+        threads, name = self._schedule(variant).threads, self.multiplicands()[_PACKED.index(packs)]
         *outer, _ = (self._sizes_of_dims[dim] for dim in self._inner_last(name))
         blocks = min(_COPYING_BLOCKS, -(-math.prod(outer) * _WARP // threads))
         words = self._words(views, variant, place)
@@ -264,13 +265,14 @@ class MatmulPlan(MatmulSelection[M]):
         return view._replace(shape=shape, strides=strides)
 
     def _factors(self, views: Views, layout: Layout) -> Iterator[tuple[TensorView, bool]]:
-        """Both factors as the layout has them, the contiguous axis last, and whether that is their side."""
-        for name, side, is_side in zip(self.FACTORS, _SIDES, layout, strict=False):
+        """The factors as the layout has them, the contiguous axis last, and whether that is their side."""
+        sides = (layout.left_side, layout.right_side, layout.right_side)
+        for name, side, is_side in zip(self.multiplicands(), _SIDES, sides, strict=False):
             order = ("batch", "depth", side) if is_side else ("batch", side, "depth")
             yield self._along(views, name, *order), is_side
 
     def _is_packed(self, views: Views, layout: Layout) -> bool:
-        """Whether both factors are whole packs of 16 bytes along their contiguous axes."""
+        """Whether the factors are whole packs of 16 bytes along their contiguous axes."""
         vec = VECTOR_BYTES // self._itemsize
         for view, _ in self._factors(views, layout):
             *outer, inner = view.strides
@@ -290,9 +292,11 @@ class MatmulPlan(MatmulSelection[M]):
         # Of the instruction's first factor and of its second, of which blocks of a cluster load parts for each other.
         turns = cluster if self._turns() else 1
         first, second = (tall // turns, 64 // turns), (wide // cluster, 64 // cluster)
+        if self.SECOND and not swapped:  # each right factor has half of the tile
+            second = (wide // 2, 64)
         depth = PANEL // self._itemsize
-        along_depth_and_side = (second, first) if swapped else (first, second)
-        factors = zip(self._factors(views, layout), along_depth_and_side, strict=True)
+        along_depth_and_side = (second, first, first) if swapped else (first, second, second)
+        factors = zip(self._factors(views, layout), along_depth_and_side, strict=False)
         maps = [(view, (rows[is_side], depth)) for (view, is_side), rows in factors]
         if staged:
             result = self._along(views, self._result, "batch", "rows", "columns")
@@ -312,13 +316,13 @@ class MatmulPlan(MatmulSelection[M]):
                 raise Unsupported(f"{type(self).__name__}: the copy engine cannot address the arrays")
             for view, box in maps:
                 words.extend(encode(view, box))
-            words.extend([0] * (_MAP_WORDS * (3 - len(maps))))
+            words.extend([0] * (_MAP_WORDS * (len(self.multiplicands()) + 1 - len(maps))))
         words.extend(self._strides(views))
         if variant.tma:  # what the arguments begin with is aligned as maps are
             words.extend([0] * (-len(words) % _STRUCT_WORDS))
         words.extend([views[name].pointer if name in views else 0 for name in self.ARGUMENTS])
         words.extend(self._read)
-        words.append(copy)
+        words.extend([copy] * (len(self.multiplicands()) - 1))  # for each sum
         if variant.tma:
             words.extend([0] * (-len(words) % _STRUCT_WORDS))
         return words
@@ -327,7 +331,7 @@ class MatmulPlan(MatmulSelection[M]):
         """The extents of the product, and the strides of each operand along them."""
         facts = _facts(views)
         if facts not in self._known_strides:
-            of_sides, words = dict(zip(self.FACTORS, _SIDES, strict=True)), [*self._sizes]
+            of_sides, words = dict(zip(self.multiplicands(), _SIDES, strict=False)), [*self._sizes]
             for name in self._operands:
                 side = of_sides.get(name)
                 roles = ("batch", side, "depth") if side else ("batch", "rows", "columns")

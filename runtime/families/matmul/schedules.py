@@ -60,14 +60,23 @@ class Sizes(NamedTuple):
         return 0 in (self.batch, self.rows, self.columns)
 
 
-def tiles(sizes: Sizes, schedule: Schedule, *, turns: bool = False) -> int:
+def takes_pairs(schedule: Schedule) -> bool:
+    """Whether a tile may be of two products: of each it has half of the columns, in whole panels, or all rows if these
+    are columns of the result."""
+    numbers = dict(schedule.numbers)
+    return "block_k" in numbers or bool(numbers["swapped"]) or numbers["block_n"] % 128 == 0
+
+
+def tiles(sizes: Sizes, schedule: Schedule, *, turns: bool = False, paired: bool = False) -> int:
     """How many tiles a result has, or pairs of tiles that a cluster shares.
 
     `turns`: a cluster's tiles are below each other, but beside each other in the last of an odd number of rows.
+    `paired`: a tile is of two products.
     """
     numbers = dict(schedule.numbers)
     rows, columns = (sizes.columns, sizes.rows) if numbers.get("swapped") else (sizes.rows, sizes.columns)
     tall, wide, cluster = numbers["block_m"], numbers["block_n"], numbers.get("cluster", 1)
+    wide = wide // 2 if paired and not numbers.get("swapped") else wide
     along = -(-columns // wide)
     pairs, odd = divmod(-(-rows // tall), cluster)
     return (pairs * along + (-(-along // cluster) if turns else along) * bool(odd)) * sizes.batch
@@ -84,14 +93,17 @@ def shared_bytes(schedule: Schedule, itemsize: int, *, tma: bool) -> int:
     return 1024 + stages * (stage + 16) + results
 
 
-def seconds(sizes: Sizes, schedule: Schedule, itemsize: int, result: int, *, turns: bool = False) -> float:
+def seconds(
+    sizes: Sizes, schedule: Schedule, itemsize: int, result: int, *, turns: bool = False, paired: bool = False
+) -> float:
     """About how long the kernel of sm_90a takes: waves of tiles, and what memory takes for all arrays.
 
-    Elements of factors have `itemsize` bytes, those of the result so many; `turns` as for `tiles`.
+    Elements of factors have `itemsize` bytes, those of the result so many; `turns` and `paired` as for `tiles`.
     """
     numbers = dict(schedule.numbers)
     tall, wide, cluster = (numbers[name] for name in ("block_m", "block_n", "cluster"))
-    count = tiles(sizes, schedule, turns=turns)
+    count = tiles(sizes, schedule, turns=turns, paired=paired)
+    tall *= 2 if paired and numbers["swapped"] else 1
     at_once = min(count * cluster, _MULTIPROCESSORS)
     products = tall // 64 * (PANEL // 32) * max(wide // 2, 16)
     loaded = (tall + wide // cluster) * PANEL
@@ -100,6 +112,6 @@ def seconds(sizes: Sizes, schedule: Schedule, itemsize: int, result: int, *, tur
     cycles = waves * (-(-sizes.depth * itemsize // PANEL) * step + _TILE + tall * wide / 16)
     if numbers["alternate"] or (cluster > 1 and not turns and sizes.rows <= tall):
         cycles *= 1.1  # slower by so much, but where results are dear; a cluster has a tile too many
-    moved = (sizes.rows + sizes.columns) * sizes.depth * itemsize + sizes.rows * sizes.columns * result
+    moved = (sizes.rows + sizes.columns * (1 + paired)) * sizes.depth * itemsize + sizes.rows * sizes.columns * result
     times = cycles / _CLOCK, sizes.batch * moved / _MEMORY
     return max(times) + min(times) / 8  # which overlap, but for what comes first and last

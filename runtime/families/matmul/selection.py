@@ -30,6 +30,7 @@ from .schedules import (
     WHOLE_OF_A_BYTE,
     Sizes,
     seconds,
+    takes_pairs,
     tiles,
 )
 from .variants import LAYOUTS, fits_span, whole
@@ -51,6 +52,7 @@ class MatmulSelection(PassedPlan[M]):
     LAYOUTS_OF_PASSES: ClassVar[tuple[str, ...]] = tuple(dict.fromkeys((*LAYOUTS, *MapPlan.LAYOUTS)))
     LAYOUTS_OF_BYTES: ClassVar[tuple[str, ...]] = ("kk", "strided")  # that instructions take
     FACTORS: ClassVar[tuple[str, str]] = ("", "")  # the left and the right one
+    SECOND: ClassVar[str] = ""  # another right factor, which multiplies the left one, too
     DIMS: ClassVar[Mapping[str, str]] = {}  # "batch", "rows", "columns", "depth" -> dim; there may be no batch
     SIZES: ClassVar[tuple[str, ...]] = ()  # dims whose size the program reads
     SCALARS: ClassVar[tuple[str, ...]] = ()  # descriptor fields the kernel reads
@@ -84,10 +86,15 @@ class MatmulSelection(PassedPlan[M]):
         return all(kind in BYTES for tag in elements for kind in cls.multiplied(ElementKind(tag)))
 
     @classmethod
+    def multiplicands(cls) -> tuple[str, ...]:
+        """The left factor and all that multiply it."""
+        return (*cls.FACTORS, *((cls.SECOND,) if cls.SECOND else ()))
+
+    @classmethod
     def multiplied(cls, element: ElementKind) -> tuple[ElementKind, ...]:
         """The types that factors may have, all of one kind; of several passes, those of all products."""
         products = [of for of in cls.PASS_PLANS if issubclass(of, MatmulSelection)] if cls.PASS_PLANS else [cls]
-        found = [cls_.ARGUMENTS[name].elements(element) for cls_ in products for name in cls_.FACTORS]
+        found = [of.ARGUMENTS[name].elements(element) for of in products for name in of.multiplicands()]
         return tuple(dict.fromkeys(kind for kinds in found for kind in kinds))
 
     @classmethod
@@ -103,8 +110,9 @@ class MatmulSelection(PassedPlan[M]):
         assert declared.dims is not None
         depth = declared.dims["depth"]
         # What is handed over is contiguous along its last axis.
-        held = [place for place, name in enumerate(declared.factors) if name in plan.HELD]
-        sides = {place: axes[declared.factors[place]][-1] != (depth,) for place in held}
+        factors = (*declared.factors, *((declared.second,) if declared.second else ()))
+        held = [place for place, name in enumerate(factors) if name in plan.HELD]
+        sides = {min(place, 1): axes[factors[place]][-1] != (depth,) for place in held}
         fit = [n for n, of in LAYOUTS.items() if of.strided or all(of[place] == side for place, side in sides.items())]
         of_bytes = any(argument.dtypes[0] in BYTES for argument in plan.TENSORS if argument.name in declared.factors)
         fit = [*cls.LAYOUTS_OF_BYTES] if of_bytes else fit
@@ -161,7 +169,7 @@ class MatmulSelection(PassedPlan[M]):
     @classmethod
     def _tiles(cls, sizes: Sizes, schedule: Schedule) -> int:
         """How many tiles a result has at most."""
-        of = partial(tiles, schedule=schedule, turns=cls._turns())
+        of = partial(tiles, schedule=schedule, turns=cls._turns(), paired=bool(cls.SECOND))
         if not cls._shares_rows():
             return of(sizes)
         begun = min(sizes.batch + 1, sizes.rows)  # tiles that are not full
@@ -169,8 +177,12 @@ class MatmulSelection(PassedPlan[M]):
 
     @classmethod
     def schedules(cls) -> tuple[tuple[str, tuple[str, ...], str], ...]:
-        """Architecture, element types and text of each schedule; warpgroups do not alternate where tiles differ."""
-        return tuple(row for row in SCHEDULES if cls.SPAN is None or "alternate1" not in row[2])
+        """Architecture, element types and text of each schedule.
+
+        Warpgroups do not alternate where tiles differ; a pair of products has a multiple of 64 columns of each.
+        """
+        rows = [row for row in SCHEDULES if cls.SPAN is None or "alternate1" not in row[2]]
+        return tuple(row for row in rows if not cls.SECOND or takes_pairs(Schedule.parse(row[2])))
 
     @classmethod
     def _seconds(cls, descriptor: M) -> Callable[[Schedule], float]:
@@ -179,7 +191,8 @@ class MatmulSelection(PassedPlan[M]):
         written = next(argument for argument in cls.ARGUMENTS.values() if argument.written)
         factor, result = cls.multiplied(element)[0].row.bytes, written.elements(element)[0].row.bytes
         sizes = cls._usual_sizes(descriptor)
-        return lambda schedule: seconds(sizes, schedule, factor, result, turns=cls._turns())
+        turns, paired = cls._turns(), bool(cls.SECOND)
+        return lambda schedule: seconds(sizes, schedule, factor, result, turns=turns, paired=paired)
 
     @classmethod
     def cannot_hold(cls, descriptor: M, sku: KernelSku) -> str | None:
@@ -220,9 +233,9 @@ class MatmulSelection(PassedPlan[M]):
         Its rows begin at no multiples of 16 bytes, or are not along the depth, as those of bytes must be.
         """
         if sku.arch != "sm_90a" or cls._is_empty(cls.sizes_of(descriptor)):
-            return [0, 0]
+            return [0] * len(cls.multiplicands())
         space, sizes = IndexSpace.of(descriptor), []
-        for name in cls.FACTORS:
+        for name in cls.multiplicands():
             size = cls.ARGUMENTS[name].elements(sku.element)[0].row.bytes
             *outer, inner = (space.size(dim) for dim in cls._inner_last(name))
             rows, turned = math.prod(outer), cls.AXES[name][-1] != (cls._inner_last(name)[-1],)

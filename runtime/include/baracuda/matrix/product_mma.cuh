@@ -56,28 +56,30 @@ template <class Program> struct ProductTile {
     static constexpr int STAGES = Schedule::STAGES, THREADS = Schedule::THREADS, ACROSS = Schedule::ACROSS;
     using Multiply = typename MmaOf<T, OfRight, !LEFT_SIDE>::type;
     using Number = typename Multiply::Number;  // that sums are
+    static constexpr int BESIDE = BLOCK_N / PRODUCTS;  // columns of the result that a tile has
     using Left = Factor<T, LEFT_SIDE, BLOCK_M, BLOCK_K>;
-    using Right = Factor<OfRight, RIGHT_SIDE, BLOCK_N, BLOCK_K>;
-    static constexpr int ROWS = BLOCK_M / (THREADS / 32 / ACROSS), COLUMNS = BLOCK_N / ACROSS;  // of a warp
+    using Right = Factor<OfRight, RIGHT_SIDE, BESIDE, BLOCK_K>;
+    static constexpr int ROWS = BLOCK_M / (THREADS / 32 / ACROSS), COLUMNS = BESIDE / ACROSS;  // of a warp
     static constexpr int TALL = ROWS / Multiply::ROWS, WIDE = COLUMNS / 16;
     static_assert(ROWS % Multiply::ROWS == 0 && COLUMNS % 16 == 0 && BLOCK_K % Multiply::DEPTH == 0, "whole products");
-    static constexpr int STAGE = Left::SIZE + Right::SIZE;
+    static constexpr int STAGE = Left::SIZE + PRODUCTS * Right::SIZE;
 
     static_assert(sizeof(T) == sizeof(OfRight), "buffers are of both");
 
     T* shared;
-    typename Multiply::Sum sum[TALL][2 * WIDE];
+    typename Multiply::Sum sum[PRODUCTS][TALL][2 * WIDE];
 
-    __device__ __forceinline__ void load(const Left& left, const Right& right, long long row, long long column,
-                                         int block) {
+    __device__ __forceinline__ void load(const Left& left, const Right (&right)[PRODUCTS], long long row,
+                                         long long column, int block) {
         T* const to = shared + block % STAGES * STAGE;
         left.template copy<THREADS, !STRIDED>(to, row, (long long)block * BLOCK_K);
-        right.template copy<THREADS, !STRIDED>(reinterpret_cast<OfRight*>(to + Left::SIZE), column,
-                                               (long long)block * BLOCK_K);
+#pragma unroll
+        for (int p = 0; p < PRODUCTS; ++p)
+            right[p].template copy<THREADS, !STRIDED>(reinterpret_cast<OfRight*>(to + Left::SIZE + p * Right::SIZE),
+                                                      column, (long long)block * BLOCK_K);
     }
     __device__ __forceinline__ void multiply(int block, int first_row, int first_column) {
         const typename Left::Tile of_left = {shared + block % STAGES * STAGE};
-        const typename Right::Tile of_right = {reinterpret_cast<OfRight*>(of_left.data + Left::SIZE)};
         const int lane = opaque(threadIdx.x % 32);
 #pragma unroll
         for (int k = 0; k < BLOCK_K; k += Multiply::DEPTH) {
@@ -89,25 +91,32 @@ template <class Program> struct ProductTile {
                 else left[i] = Multiply::left(of_left, m, k, lane);
             }
 #pragma unroll
-            for (int j = 0; j < WIDE; ++j) {
-                const int n = first_column + 16 * j;
-                typename Multiply::Right right;
-                if constexpr (RIGHT_SIDE) right = Multiply::right(of_right, k, n, lane);
-                else right = Multiply::right_transposed(of_right, k, n, lane);
+            for (int p = 0; p < PRODUCTS; ++p) {
+                using Tile = typename Right::Tile;
+                const Tile of_right = {reinterpret_cast<OfRight*>(of_left.data + Left::SIZE + p * Right::SIZE)};
 #pragma unroll
-                for (int i = 0; i < TALL; ++i) Multiply::multiply(sum[i] + 2 * j, left[i], right);
+                for (int j = 0; j < WIDE; ++j) {
+                    const int n = first_column + 16 * j;
+                    typename Multiply::Right right;
+                    if constexpr (RIGHT_SIDE) right = Multiply::right(of_right, k, n, lane);
+                    else right = Multiply::right_transposed(of_right, k, n, lane);
+#pragma unroll
+                    for (int i = 0; i < TALL; ++i) Multiply::multiply(sum[p][i] + 2 * j, left[i], right);
+                }
             }
         }
     }
 
     // All terms of a tile. The barrier of a step says that its buffer is full, and that of the step before free.
-    __device__ __forceinline__ void add(const Left& left, const Right& right, long long row, long long column,
-                                        int first_row, int first_column) {
+    __device__ __forceinline__ void add(const Left& left, const Right (&right)[PRODUCTS], long long row,
+                                        long long column, int first_row, int first_column) {
         const int blocks = int((left.depth + BLOCK_K - 1) / BLOCK_K);
 #pragma unroll
-        for (int i = 0; i < TALL; ++i)
+        for (int p = 0; p < PRODUCTS; ++p)
 #pragma unroll
-            for (int j = 0; j < 2 * WIDE; ++j) sum[i][j] = {};
+            for (int i = 0; i < TALL; ++i)
+#pragma unroll
+                for (int j = 0; j < 2 * WIDE; ++j) sum[p][i][j] = {};
         for (int block = 0; block < STAGES - 1; ++block) {
             if (block < blocks) load(left, right, row, column, block);
             cp_async_commit_group();
@@ -138,8 +147,8 @@ template <class Program> struct ProductTile {
     }
 
     // `live`: the rows that have a sum.
-    __device__ __forceinline__ void store(const Left& left, const Right& right, long long matrix, long long row,
-                                          long long column, long long live, const Args& args) const {
+    __device__ __forceinline__ void store(const Left& left, const Right (&right)[PRODUCTS], long long matrix,
+                                          long long row, long long column, long long live, const Args& args) const {
         constexpr int TILES = 16 / Multiply::ROWS;  // of rows of sums that a fragment has
 #pragma unroll
         for (int i = 0; i < ROWS / 16; ++i)
@@ -147,16 +156,19 @@ template <class Program> struct ProductTile {
             for (int j = 0; j < WIDE; ++j) {
                 const long long r = row + 16 * i + Multiply::row(0), c = column + 16 * j + Multiply::col(0);
                 if (r >= left.sides || c >= args.columns) continue;
-                Number part[8];
+                Number part[PRODUCTS][8];
 #pragma unroll
-                for (int v = 0; v < 8; ++v) {
-                    const int down = v / 2 % 2, beside = 2 * j + v / 4;
-                    const Number value =
-                        TILES == 1 ? sum[i][beside].value[down * 2 + v % 2] : sum[2 * i + down][beside].value[v % 2];
-                    const long long of_row = r + 8 * down, of_column = c + v / 4 * 8 + v % 2;
-                    const bool exists = of_row < live && of_column < args.columns;
-                    part[v] = exists ? checked(value, left, right, of_row, of_column) : Number(0);
-                }
+                for (int p = 0; p < PRODUCTS; ++p)
+#pragma unroll
+                    for (int v = 0; v < 8; ++v) {
+                        const int down = v / 2 % 2, beside = 2 * j + v / 4;
+                        const auto& of = sum[p];
+                        const Number value =
+                            TILES == 1 ? of[i][beside].value[down * 2 + v % 2] : of[2 * i + down][beside].value[v % 2];
+                        const long long of_row = r + 8 * down, of_column = c + v / 4 * 8 + v % 2;
+                        const bool exists = of_row < live && of_column < args.columns;
+                        part[p][v] = exists ? checked(value, left, right[p], of_row, of_column) : Number(0);
+                    }
                 const FragmentCells<false, false> cells = {matrix, r, c, left.sides, args.columns};
                 finish<Program, false>(part, cells, args);
             }
@@ -172,13 +184,12 @@ template <class Program> __device__ __forceinline__ void walk(const typename Pro
     DYN_SHARED(T, shared);
     static_assert(reserves(Tile::STAGES * Tile::STAGE * sizeof(T)), "the launch reserves all buffers");
     constexpr int GROUP = 8;  // tiles of rows that are worked on together, to share columns in the L2 cache
-    const long long columns = (args.columns + Tile::BLOCK_N - 1) / Tile::BLOCK_N;
+    const long long columns = (args.columns + Tile::BESIDE - 1) / Tile::BESIDE;
     Spans<Program, long long> span(args);
     long long first = 0;  // tile of the matrix
     const int warp = threadIdx.x / 32, warp_row = warp / Tile::ACROSS * Tile::ROWS;
     const int warp_column = warp % Tile::ACROSS * Tile::COLUMNS;
-    const long long *const left_stride = args.stride[Of::Left::OPERAND], *const right_stride =
-                                                                             args.stride[Of::Right::OPERAND];
+    const long long* const left_stride = args.stride[Of::Left::OPERAND];
     Tile tile = {shared};
     for (long long index = blockIdx.x;; index += gridDim.x) {
         long long rows = (span.last_row(args) - span.first_row() + Tile::BLOCK_M - 1) / Tile::BLOCK_M;
@@ -197,13 +208,18 @@ template <class Program> __device__ __forceinline__ void walk(const typename Pro
         const long long matrix = span.matrix, place = index - first, band = place / (GROUP * columns);
         const long long high = min((long long)GROUP, rows - band * GROUP), within = place - band * GROUP * columns;
         const long long row = span.first_row() + (band * GROUP + within % high) * Tile::BLOCK_M;
-        const long long column = within / high * Tile::BLOCK_N, term = span.first_term();
+        const long long column = within / high * Tile::BESIDE, term = span.first_term();
         const long long terms = span.terms(row, args);
         const typename Tile::Left left = {(args.*Of::LEFT_ARRAY).data + matrix * left_stride[0] + term * left_stride[2],
                                           left_stride[1], left_stride[2], span.last_row(args), terms};
-        const typename Tile::Right right = {
-            (args.*Of::RIGHT_ARRAY).data + matrix * right_stride[0] + term * right_stride[2], right_stride[1],
-            right_stride[2], args.columns, terms};
+        typename Tile::Right right[PRODUCTS];
+#pragma unroll
+        for (int p = 0; p < PRODUCTS; ++p) {
+            const long long* const stride = args.stride[p ? Of::Second::OPERAND : Of::Right::OPERAND];
+            const auto* data = (args.*Of::RIGHT_ARRAY).data;
+            if constexpr (PRODUCTS > 1) data = p ? (args.*Of::SECOND_ARRAY).data : data;
+            right[p] = {data + matrix * stride[0] + term * stride[2], stride[1], stride[2], args.columns, terms};
+        }
         tile.add(left, right, row, column, warp_row, warp_column);
         tile.store(left, right, matrix, row + warp_row, column + warp_column, span.live_rows(args), args);
     }

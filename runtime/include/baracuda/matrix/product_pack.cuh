@@ -22,8 +22,10 @@ template <class Program> __device__ __forceinline__ void walk(const typename Pro
     args.parts.each([&](auto* memory) { to = reinterpret_cast<T*>(memory); }, args.parts);
     const T* from;
     if constexpr (LEFT) from = (args.*Of::LEFT_ARRAY).data;
+    else if constexpr (BARACUDA_PACK == 3) from = (args.*Of::SECOND_ARRAY).data;
     else from = (args.*Of::RIGHT_ARRAY).data;
-    const long long* const stride = args.stride[LEFT ? Of::Left::OPERAND : Of::Right::OPERAND];
+    constexpr int RIGHT = BARACUDA_PACK == 3 ? Of::Second::OPERAND : Of::Right::OPERAND;
+    const long long* const stride = args.stride[LEFT ? Of::Left::OPERAND : RIGHT];
     constexpr int OUTER = BARACUDA_PACK_SIDE ? 2 : 1, INNER = BARACUDA_PACK_SIDE ? 1 : 2;
     const long long side = LEFT ? args.rows : args.columns;
     const long long outer = BARACUDA_PACK_SIDE ? args.depth : side, inner = BARACUDA_PACK_SIDE ? side : args.depth;

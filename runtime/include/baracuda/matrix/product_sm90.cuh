@@ -12,7 +12,8 @@
 // keep 14 bits of these sums, so 128 of the depth at a time are added up in f32.
 //
 // SWAPPED: the rows of a tile are columns of the result, for products of few rows. `a` and `b` are the factors of the
-// instruction: left and right, or right and left.
+// instruction: left and right, or right and left. Two right factors share the columns of a tile, or with SWAPPED each
+// has as many rows.
 //
 // Beyond the edges of the factors TMA gives zeros for both. Rows of a segment are stored by threads where a box of the
 // copy engine would reach beyond them; terms after the last of a part of the depth are cleared in shared memory.
@@ -44,21 +45,24 @@ struct ProductShape {
     // ALTERNATE: each warpgroup has tiles of its own, and makes results while the other multiplies.
     static constexpr bool ALTERNATE = Schedule::ALTERNATE;
     static constexpr int CONSUMERS = Schedule::THREADS / 128 - 1, SHARING = ALTERNATE ? 1 : CONSUMERS;
-    static constexpr int ROWS = BLOCK_M / SHARING, STEPS = ROWS / 64;
+    static constexpr int ROWS = BLOCK_M / SHARING;
+    static constexpr int OF_A = SWAPPED ? PRODUCTS : 1, OF_B = PRODUCTS / OF_A;  // factors in the place of a and of b
+    static constexpr int STEPS = OF_A * ROWS / 64, WIDE = BLOCK_N / OF_B;  // of the instruction, of a sum's tile
     static_assert(!ALTERNATE || CONSUMERS == 2, "two warpgroups take turns");
     // Whether the sides of a factor are contiguous, not the depth.
     static constexpr bool A_SIDE = SWAPPED ? RIGHT_SIDE : LEFT_SIDE, B_SIDE = SWAPPED ? LEFT_SIDE : RIGHT_SIDE;
     static_assert(Schedule::THREADS % 128 == 0 && ROWS % 64 == 0 && ROWS * SHARING == BLOCK_M, "64 rows a product");
     static_assert(BLOCK_N / CLUSTER % 8 == 0, "each block of a cluster loads eights of rows");
+    static_assert(OF_B == 1 || WIDE % 64 == 0, "whole panels of both");
     static_assert(!TURNS || (!SWAPPED && CLUSTER == 2 && BLOCK_M / 2 % 8 == 0), "pairs of tiles turn");
     static_assert(FACTOR_BYTES > 1 || !(A_SIDE || B_SIDE), "no instruction transposes bytes");
     static constexpr bool COPIED = !BARACUDA_TMA;
     static_assert(!COPIED || CLUSTER == 1, "threads copy for their own block");
 
     static constexpr unsigned PANEL = 64 * 128;  // bytes of one whose sides are contiguous, and of results
-    static constexpr unsigned A = BLOCK_M * 128, B = (B_SIDE ? (BLOCK_N + 63) / 64 * 64 : BLOCK_N) * 128;
-    static constexpr unsigned STAGE = A + panels_of(B), USUAL_STAGE = A + panels_of(BLOCK_N * 128);
-    static constexpr int STAGES = Schedule::STAGES * USUAL_STAGE / STAGE;  // fewer of narrow tiles in whole panels
+    static constexpr unsigned A = OF_A * BLOCK_M * 128, B = (B_SIDE ? (BLOCK_N + 63) / 64 * 64 : BLOCK_N) * 128;
+    static constexpr unsigned STAGE = A + panels_of(B), USUAL_STAGE = A / OF_A + panels_of(BLOCK_N * 128);
+    static constexpr int STAGES = Schedule::STAGES * USUAL_STAGE / STAGE;  // fewer of larger stages
     static constexpr unsigned RESULT = SWAPPED ? BLOCK_N * 128 : PANEL, RESULTS = 2;  // of each consumer
     static constexpr unsigned RESULTS_AT = Schedule::STAGES * USUAL_STAGE;
     static constexpr unsigned BARRIERS = RESULTS_AT + CONSUMERS * RESULTS * RESULT,
@@ -117,7 +121,7 @@ template <class Program, bool WARPS = true> struct ProductTiles {
         constexpr int ROWS = Shape::BLOCK_M * Shape::CLUSTER;
         const int of_rows = span.last_row(args) - span.first_row();
         rows = ceil_div(Shape::SWAPPED ? int(args.columns) : of_rows, Shape::TURNS ? Shape::BLOCK_M : ROWS);
-        columns = ceil_div(Shape::SWAPPED ? of_rows : int(args.columns), Shape::BLOCK_N);
+        columns = ceil_div(Shape::SWAPPED ? of_rows : int(args.columns), Shape::WIDE);
         if (!Shape::TURNS) {
             each = rows * columns;
             return;
@@ -172,7 +176,7 @@ private:
     __device__ __forceinline__ void take(int place, int of_rows, int rank, int from) {
         const int band = place / (GROUP * columns), top = band * GROUP;
         const int high = min(GROUP, of_rows - top), within = place - top * columns;
-        column = within / high * Shape::BLOCK_N + (Shape::SWAPPED ? span.first_row() : 0);
+        column = within / high * Shape::WIDE + (Shape::SWAPPED ? span.first_row() : 0);
         row = ((top + within % high) * Shape::CLUSTER + rank) * Shape::BLOCK_M;
         if (!Shape::SWAPPED) row += span.first_row();
         if (Shape::TURNS) row += from, top_row = row - rank * Shape::BLOCK_M;
@@ -185,7 +189,7 @@ private:
         if (place < 0) {
             take(place + pairs * columns, pairs, rank, 0);
         } else if (beside) {
-            column = (place * 2 + rank) * Shape::BLOCK_N;
+            column = (place * 2 + rank) * Shape::WIDE;
             row = top_row = span.first_row() + (live_rows - 1) * Shape::BLOCK_M;
         } else {
             take(place - odd, ceil_div(rows - live_rows, 2), rank, live_rows * Shape::BLOCK_M);
@@ -194,6 +198,14 @@ private:
 };
 
 #if BARACUDA_TMA
+// Calls load(to, x, y) for a factor's panels of a stage, or its only one: PANELS of 64 sides, where SIDE.
+template <bool SIDE, int PANELS, class Load>
+__device__ __forceinline__ void each_panel(unsigned to, int side, int k, const Load& load) {
+    if (!SIDE) return load(to, k, side);
+#pragma unroll
+    for (int i = 0; i < PANELS; ++i) load(to + i * ProductShape::PANEL, side + 64 * i, k);
+}
+
 // One thread issues all loads.
 template <class Program>
 __device__ __forceinline__ void produce(const ProductShared& shared, unsigned rank,
@@ -203,28 +215,16 @@ __device__ __forceinline__ void produce(const ProductShared& shared, unsigned ra
     // Of the rows of a panel: what a block of a cluster loads for the others, or at a time.
     constexpr int A_PART = (Shape::A_SIDE ? Shape::BLOCK_K : Shape::BLOCK_M) / (Shape::TURNS ? 2 : 1);
     constexpr int B_PART = (Shape::B_SIDE ? Shape::BLOCK_K : Shape::BLOCK_N) / Shape::CLUSTER;
+    constexpr int A_PANELS = Shape::BLOCK_M / 64, B_PANELS = (Shape::WIDE + 63) / 64;
+    static_assert(PRODUCTS == 1 || Shape::CLUSTER <= (Shape::SWAPPED ? 1 : 2), "each block loads one right factor");
     constexpr unsigned short ALL = (1 << Shape::CLUSTER) - 1;
     const TensorMap& a_map = Shape::SWAPPED ? args.right_map : args.left_map;
     const TensorMap& b_map = Shape::SWAPPED ? args.left_map : args.right_map;
     const bool moves_a = args.stride[Shape::SWAPPED ? Of::Right::OPERAND : Of::Left::OPERAND][0] != 0;
     const bool moves_b = args.stride[Shape::SWAPPED ? Of::Left::OPERAND : Of::Right::OPERAND][0] != 0;
-    const auto load = [&](const TensorMap& map, bool shared_now, int parts, int high, unsigned to, Barrier full, int x,
-                          int y, int matrix) {
-        const int own = int(rank) * high;
-        if (shared_now) load_tile_to_blocks(to + own * 128, map, full, ALL, x, y + own, matrix, EVICT_NORMAL);
-        if (shared_now) return;
-        load_tile(to, map, full, x, y, matrix, EVICT_NORMAL);
-        if (parts > 1) load_tile(to + high * 128, map, full, x, y + high, matrix, EVICT_NORMAL);
-    };
     Ring<Shape::STAGES> ring;
     for (ProductTiles<Program, false> tile(args); tile.next(rank);) {
         const bool share_a = Shape::TURNS && tile.beside, share_b = Shape::CLUSTER > 1 && !share_a;
-        const auto load_a = [&](unsigned to, Barrier full, int x, int y, int matrix) {
-            load(a_map, share_a, Shape::TURNS ? 2 : 1, A_PART, to, full, x, y, matrix);
-        };
-        const auto load_b = [&](unsigned to, Barrier full, int x, int y, int matrix) {
-            load(b_map, share_b, Shape::CLUSTER, B_PART, to, full, x, y, matrix);
-        };
         const int from = tile.first_term(), depth = from + tile.terms();
         const int a_matrix = moves_a ? tile.matrix : 0, b_matrix = moves_b ? tile.matrix : 0;
 #pragma unroll 1
@@ -233,20 +233,36 @@ __device__ __forceinline__ void produce(const ProductShared& shared, unsigned ra
             shared.empty(ring.stage).wait(ring.parity ^ 1);
             full.expect(Shape::A + Shape::B);
             const unsigned a = shared.a(ring.stage), b = shared.b(ring.stage);
-            if (Shape::A_SIDE) {
-#pragma unroll
-                for (int i = 0; i < Shape::BLOCK_M / 64; ++i)
-                    load_a(a + i * Shape::PANEL, full, tile.row + 64 * i, k, a_matrix);
-            } else {
-                load_a(a, full, k, tile.row, a_matrix);
-            }
-            if (Shape::B_SIDE) {
-#pragma unroll
-                for (int i = 0; i < (Shape::BLOCK_N + 63) / 64; ++i)
-                    load_b(b + i * Shape::PANEL, full, tile.column + 64 * i, k, b_matrix);
-            } else {
-                load_b(b, full, k, tile.column, b_matrix);
-            }
+            // To all blocks or to this one.
+            const auto load = [&](const TensorMap& map, bool to_all, unsigned to, int x, int y, int matrix) {
+                if (to_all) load_tile_to_blocks(to, map, full, ALL, x, y, matrix, EVICT_NORMAL);
+                else load_tile(to, map, full, x, y, matrix, EVICT_NORMAL);
+            };
+            // The part of this block, or all PARTS.
+            const auto load_parts = [&](const TensorMap& map, bool shares, int parts, int high, unsigned to, int x,
+                                        int y, int matrix) {
+                const int own = shares ? int(rank) * high : 0;
+                load(map, shares, to + own * 128, x, y + own, matrix);
+                if (parts > 1 && !shares) load(map, false, to + high * 128, x, y + high, matrix);
+            };
+            each_panel<Shape::A_SIDE, A_PANELS>(a, tile.row, k, [&](unsigned to, int x, int y) {
+                load_parts(a_map, share_a, Shape::TURNS ? 2 : 1, A_PART, to, x, y, a_matrix);
+            });
+            if (Shape::OF_B == 1 || !share_b || rank == 0)
+                each_panel<Shape::B_SIDE, B_PANELS>(b, tile.column, k, [&](unsigned to, int x, int y) {
+                    if (Shape::OF_B > 1) load(b_map, share_b, to, x, y, b_matrix);
+                    else load_parts(b_map, share_b, Shape::CLUSTER, B_PART, to, x, y, b_matrix);
+                });
+#ifdef BARACUDA_SECOND
+            const int matrix = args.stride[Of::Second::OPERAND][0] != 0 ? tile.matrix : 0;
+            const auto load_second = [&](unsigned to, int x, int y) {
+                load(args.second_map, Shape::OF_B > 1 && share_b, to, x, y, matrix);
+            };
+            if (Shape::OF_A > 1)
+                each_panel<Shape::A_SIDE, A_PANELS>(a + Shape::BLOCK_M * 128, tile.row, k, load_second);
+            else if (!share_b || rank == 1)
+                each_panel<Shape::B_SIDE, B_PANELS>(b + Shape::WIDE * 128, tile.column, k, load_second);
+#endif
             ring.advance();
         }
     }
@@ -269,7 +285,7 @@ __device__ __forceinline__ void copy_panel(unsigned char* to, const T* from, lon
 template <class Program>
 __device__ __forceinline__ void produce(const ProductShared& shared, unsigned char* memory,
                                         const typename Program::Args& args) {
-    static_assert(SPAN == Span::NONE, "parts of matrices are moved by TMA, or by another kernel");
+    static_assert(SPAN == Span::NONE && PRODUCTS == 1, "TMA moves parts of matrices and pairs, or another kernel");
     using Shape = ProductShape;
     using Of = Factors<Program>;
     const long long *const of_left = args.stride[Of::Left::OPERAND], *const of_right = args.stride[Of::Right::OPERAND];
@@ -307,9 +323,9 @@ template <class Program> struct ProductStore {
     unsigned barrier;  // its named barrier
     unsigned turn = 0;
 
-    // `sum`: the thread's part of PIECES x 16 columns of the tile from `column` on.
+    // `sum`: the thread's part of PIECES x 16 columns of the tile from `column` on, of each product.
     template <typename Sum>
-    __device__ __forceinline__ void panel(const Sum* sum, int row, int column, const ProductTiles<Program>& tile,
+    __device__ __forceinline__ void panel(const Sum* const (&sum)[PRODUCTS], int row, int column, const ProductTiles<Program>& tile,
                                           const Args& args) {
         constexpr int PIECES = Shape::SWAPPED ? Shape::BLOCK_N / 16 : 4;
         const long long rows = SPAN == Span::ROWS ? tile.span.live_rows(args) : args.rows;
@@ -320,7 +336,7 @@ template <class Program> struct ProductStore {
 
 private:
     template <bool WHOLE, int PIECES, typename Sum>
-    __device__ __forceinline__ void pieces(const Sum* sum, int row, int column, const ProductTiles<Program>& tile,
+    __device__ __forceinline__ void pieces(const Sum* const (&sum)[PRODUCTS], int row, int column, const ProductTiles<Program>& tile,
                                            const Args& args) {
         constexpr bool BOXED = WHOLE || !ROW_SEGMENTS;  // boxes end where the array does
         const long long rows = tile.span.last_row(args);
@@ -334,9 +350,11 @@ private:
         const int down = row + 16 * warp + lane / 4, along = column + lane % 4 * 2;
 #pragma unroll
         for (int piece = 0; piece < PIECES; ++piece) {
-            Sum part[8];
+            Sum part[PRODUCTS][8];
 #pragma unroll
-            for (int i = 0; i < 8; ++i) part[i] = sum[8 * piece + i];
+            for (int p = 0; p < PRODUCTS; ++p)
+#pragma unroll
+                for (int i = 0; i < 8; ++i) part[p][i] = sum[p][8 * piece + i];
             const long long r = Shape::SWAPPED ? along + 16 * piece : down;
             const long long c = Shape::SWAPPED ? down : along + 16 * piece;
             using Cells = FragmentCells<Shape::SWAPPED, WHOLE>;
@@ -378,10 +396,10 @@ private:
 #endif
     // Sums of rows from the last that counts on are 0; the first of `part` are of row `r`.
     template <class Cells, typename Sum>
-    __device__ __forceinline__ static void clear_beyond(Sum (&part)[8], long long r, long long live) {
+    __device__ __forceinline__ static void clear_beyond(Sum (&part)[PRODUCTS][8], long long r, long long live) {
 #pragma unroll
-        for (int i = 0; i < 8; ++i)
-            if (r + Cells::row_of(i / 2) + (Shape::SWAPPED ? i % 2 : 0) >= live) part[i] = Sum(0);
+        for (int i = 0; i < PRODUCTS * 8; ++i)
+            if (r + Cells::row_of(i % 8 / 2) + (Shape::SWAPPED ? i % 2 : 0) >= live) part[i / 8][i % 8] = Sum(0);
     }
     // Stores the elements of 16 columns of the tile.
     template <class Result>
@@ -411,6 +429,7 @@ template <class Program> struct ProductConsumer {
         FACTOR_BYTES == 1 && Sum(0.5f) != 0;  // of a stage each, of which a sum keeps 14 bits
     static constexpr unsigned A_16 = Shape::A_SIDE ? 16 * 128 : 32, B_16 = Shape::B_SIDE ? 16 * 128 : 32;
     static constexpr unsigned ORDER = 1 + Shape::CONSUMERS;  // the named barriers by which warpgroups alternate
+    static constexpr int ROWS_64 = Shape::ROWS / 64;  // of one product
     using Sums = Sum[Shape::STEPS][Product::REGISTERS];
 
     const ProductShared& shared;
@@ -451,9 +470,11 @@ template <class Program> struct ProductConsumer {
 #pragma unroll
         for (int step = 0; step < 4; ++step)
 #pragma unroll
-            for (int s = 0; s < Shape::STEPS; ++s)
-                Product::template shared<Shape::B_SIDE, Shape::A_SIDE>(sum[s], a + (s * Shape::PANEL + step * A_16),
+            for (int s = 0; s < Shape::STEPS; ++s) {
+                const unsigned at = s / ROWS_64 * (Shape::BLOCK_M * 128) + s % ROWS_64 * Shape::PANEL;
+                Product::template shared<Shape::B_SIDE, Shape::A_SIDE>(sum[s], a + (at + step * A_16),
                                                                        b + step * B_16, fresh && step == 0);
+            }
         wgmma_commit();
     }
 
@@ -528,13 +549,20 @@ template <class Program> struct ProductConsumer {
         const int rows = Shape::SWAPPED ? int(args.columns) : last, columns = Shape::SWAPPED ? last : int(args.columns);
         constexpr int ACROSS = Shape::SWAPPED ? Shape::BLOCK_N : 64;
 #pragma unroll
-        for (int s = 0; s < Shape::STEPS; ++s) {
-            fence_operand(sum[s]);
+        for (int s = 0; s < Shape::STEPS; ++s) fence_operand(sum[s]);
+#pragma unroll
+        for (int s = 0; s < ROWS_64; ++s) {
             const int row = tile.row + first_row + 64 * s;
             if (row >= rows) break;
 #pragma unroll
-            for (int c = 0; c < Shape::BLOCK_N; c += ACROSS)
-                if (tile.column + c < columns) results.panel(sum[s] + c / 2, row, tile.column + c, tile, args);
+            for (int c = 0; c < Shape::WIDE; c += ACROSS) {
+                if (tile.column + c >= columns) continue;
+                const Sum* of[PRODUCTS];
+#pragma unroll
+                for (int p = 0; p < PRODUCTS; ++p)
+                    of[p] = Shape::OF_A > 1 ? sum[p * ROWS_64 + s] + c / 2 : sum[s] + (p * Shape::WIDE + c) / 2;
+                results.panel(of, row, tile.column + c, tile, args);
+            }
         }
     }
 

@@ -2,7 +2,8 @@
 // program reads there.
 //
 // A program has one body, Epilogue (see body.cuh). Macros name the factors, [batch, row, depth] and
-// [batch, column, depth], and the first output. Each factor is contiguous along its side (SIDE) or along the depth,
+// [batch, column, depth], and the first output. A second right factor multiplies the left one, too: a cell then has two
+// sums. Each factor is contiguous along its side (SIDE) or along the depth,
 // unless they are STRIDED. With TMA, the copy engine moves factors, and a result of 16-bit elements. With COPIED,
 // threads copy factors for the instructions that usually take what TMA moves, whose sums no others repeat.
 #pragma once
@@ -27,13 +28,22 @@ constexpr int FACTOR_BYTES = BARACUDA_FACTOR_BYTES;
 #else
 constexpr int FACTOR_BYTES = sizeof(Element);
 #endif
+#ifdef BARACUDA_SECOND
+constexpr int PRODUCTS = 2;
+#else
+constexpr int PRODUCTS = 1;
+#endif
 constexpr bool LEFT_SIDE = BARACUDA_LEFT_SIDE, RIGHT_SIDE = BARACUDA_RIGHT_SIDE, STRIDED = BARACUDA_STRIDED;
 
 // What the arguments of a kernel begin with.
 template <int OPERANDS_> struct WalkArgs {
     static constexpr int OPERANDS = OPERANDS_;
 #if BARACUDA_TMA
-    TensorMap left_map, right_map, result_map;
+    TensorMap left_map, right_map;
+#ifdef BARACUDA_SECOND
+    TensorMap second_map;
+#endif
+    TensorMap result_map;
 #endif
     long long batch, rows, columns, depth;
     long long stride[OPERANDS][3];  // of each operand, along batch, rows and columns; of factors, batch, side and depth
@@ -52,8 +62,14 @@ template <class Program> struct Factors {
     static constexpr auto LEFT_ARRAY = &Args::BARACUDA_LEFT;
     static constexpr auto RIGHT_ARRAY = &Args::BARACUDA_RIGHT;
     static constexpr auto RESULT_ARRAY = &Args::BARACUDA_RESULT;
+#ifdef BARACUDA_SECOND
+    static constexpr auto SECOND_ARRAY = &Args::BARACUDA_SECOND;
+#else
+    static constexpr auto SECOND_ARRAY = RIGHT_ARRAY;
+#endif
     using Left = ArrayOf<LEFT_ARRAY>;
     using Right = ArrayOf<RIGHT_ARRAY>;
+    using Second = ArrayOf<SECOND_ARRAY>;
     using Result = ArrayOf<RESULT_ARRAY>;
 };
 // The type of a factor's elements: of the left one, or of the right one.
@@ -131,15 +147,16 @@ template <bool DOWN, bool WHOLE> struct FragmentCells {
     }
 };
 
-// The lanes of four pairs, each with its sum.
+// The lanes of four pairs, each with its sums.
 template <class Program, class P, typename A> struct SumLanes {
     P& packs;
-    const A (&sum)[8];
+    const A (&sum)[PRODUCTS][8];
     template <class Compute> __device__ __forceinline__ void each(const Compute& compute) const {
 #pragma unroll
         for (int i = 0; i < 8; ++i) {
             typename Program::template Reduced<ValueOf> reduced;
-            reduced.each([&](auto& value) { value = sum[i]; }, reduced);
+            int product = 0;
+            reduced.each([&](auto& value) { value = sum[product++][i]; }, reduced);
             compute(PackLane<P>{packs, i / 2, i % 2}, reduced);
         }
     }
@@ -147,7 +164,7 @@ template <class Program, class P, typename A> struct SumLanes {
 
 // Makes the cells of a fragment of their sums. HELD: the result is left to the caller; all else is stored.
 template <class Program, bool HELD, class Cells, typename A>
-__device__ __forceinline__ auto finish(const A (&sum)[8], const Cells& cells, const typename Program::Args& args) {
+__device__ __forceinline__ auto finish(const A (&sum)[PRODUCTS][8], const Cells& cells, const typename Program::Args& args) {
     using Result = typename Factors<Program>::Result;
     Packs<typename Program::Epilogue, 2, Cells::PAIRS> packs;
     packs.reads(args, [&](auto& pack, const auto* data, int operand) { cells.read(pack, data, args, operand); });

@@ -75,7 +75,8 @@ class _Cut(Cut):
         self, spec: MapSpec, parts: Parts, held: str, products: Mapping[str, Product], asked: tuple[str, ...] = ()
     ) -> None:
         super().__init__(spec, parts, held)
-        self.products, self.pairs = products, pairs_of(products, spec)
+        self.products = products
+        self.pairs = pairs_of(products, spec, lambda a, b: any({a, b} <= of for of in self.behind.values()))
         self.chunked = next(iter(spec.chunks), "")
         self.walks += [Walk(parts.dims[name], made=(name,), whole=True) for name in asked]
         self.phases = list[int]()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from baracuda.runtime.families.matmul.schedules import FLOATS_OF_A_BYTE, WHOLE_OF_A_BYTE
@@ -113,13 +113,16 @@ def renamed(product: Product, names: Mapping[str, str]) -> Product:
     return replace(product, left=left, right=right, second=second, span=span)
 
 
-def pairs_of(products: Mapping[str, Product], spec: MapSpec) -> dict[str, str]:
-    """Of two products that one kernel computes, which have the left factor and all dims in common, the first's name."""
+def pairs_of(products: Mapping[str, Product], spec: MapSpec, meet: Callable[[str, str], bool]) -> dict[str, str]:
+    """Of two products that one kernel computes, the name of the first.
+
+    They have the left factor and all dims in common, and `meet` says that something is made of both.
+    """
     found = dict[str, str]()
     for name, product in products.items():
         for other, of in products.items():
             alike = replace(of, right=product.right) == product and of.right != product.right
-            if other == name or not alike or {name, other} & {*found}:
+            if not alike or {name, other} & {*found} or not meet(name, other):
                 continue
             is_plain = all(dtypes_of(factor, spec) == ("T",) for factor in (*product.factors, of.right))
             if is_plain and _axes(of.right, spec) == _axes(product.right, spec):

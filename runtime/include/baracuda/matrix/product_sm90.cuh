@@ -482,12 +482,8 @@ template <class Program> struct ProductConsumer {
     __device__ __forceinline__ bool is_live(const ProductTiles<Program>& tile, const Args& args) const {
         return SPAN != Span::ROWS || Shape::SWAPPED || tile.row + first_row < tile.span.live_rows(args);
     }
-    // Leaves the products of a tile out.
-    __device__ __forceinline__ void pass_by(Sums& sum, int depth) {
-#pragma unroll
-        for (int s = 0; s < Shape::STEPS; ++s)
-#pragma unroll
-            for (int i = 0; i < Product::REGISTERS; ++i) sum[s][i] = Sum(0);
+    // Leaves the products of a tile out, of which no sum is stored.
+    __device__ __forceinline__ void pass_by(int depth) {
 #pragma unroll 1
         for (int k = 0; k < depth; k += Shape::BLOCK_K) {
             shared.full(ring.stage).wait(ring.parity);
@@ -584,7 +580,7 @@ template <class Program> struct ProductConsumer {
         while (tile.next(rank)) {
             Sums sum;
             const int terms = SPAN == Span::NONE ? depth : tile.terms();
-            if (!is_live(tile, args)) pass_by(sum, terms);
+            if (!is_live(tile, args)) pass_by(terms);
             else if constexpr (IN_PARTS) multiply_in_parts(sum, terms);
             else multiply(sum, terms, tile.is_last());
             store(sum, results, tile, args);

@@ -34,18 +34,28 @@ doc: A sample.
 descriptor: {tokens: int, width: int, hidden: int, out: int}
 dims: {t: tokens, i: width, h: hidden, o: out}
 """
-INPUTS = {"x": "t, i", "w": "h, i", "v": "h, i", "u": "o, h", "s": "i", "r": "t, h"}
+INPUTS = {"x": "t, i", "w": "h, i", "v": "h, i", "q": "h, i", "p": "i, h", "u": "o, h", "s": "i", "r": "t, h"}
 # Outputs and lines, and of each pass what it multiplies, or over which dims it reduces.
 PROGRAMS: dict[str, tuple[str, str, list[str]]] = {
     "two factors of a gate": (
         "{y: {dims: [t, h]}}",
         "y = silu(sum(x * w, i)) * sum(x * v, i)",
-        ["x * w", "x * v"],
+        ["x * w, v"],
+    ),
+    "three factors of a gate": (
+        "{y: {dims: [t, h]}}",
+        "y = silu(sum(x * w, i)) * sum(x * v, i) + sum(x * q, i)",
+        ["x * w, v", "x * q"],
+    ),
+    "factors whose axes differ": (
+        "{y: {dims: [t, h]}}",
+        "y = silu(sum(x * w, i)) * sum(x * p, i)",
+        ["x * w", "x * p"],
     ),
     "two layers": (
         "{y: {dims: [t, o]}}",
         "a = T(silu(sum(x * w, i)) * sum(x * v, i))\ny = sum(a * u, h)",
-        ["x * w", "x * v", "a_held * u"],
+        ["x * w, v", "a_held * u"],
     ),
     "an output that is multiplied again": (
         "{y: {dims: [t, o]}, a: {dims: [t, h]}}",
@@ -75,6 +85,11 @@ PROGRAMS: dict[str, tuple[str, str, list[str]]] = {
     "an index beside a product": ("{y: {dims: [t, h]}}", "y = sum(x * w, i) * index(h)", ["", "x * w"]),
     "a result that is turned": ("{y: {dims: [h, t]}}", "y = sum(x * w, i)", ["w * x"]),
 }
+
+
+def multiplied(product: Product) -> str:
+    left, *right = product.factors
+    return f"{left} * {', '.join(right)}"
 
 
 def spec_of(folder: Path, outputs: str, lines: str) -> Any:
@@ -115,7 +130,7 @@ def test_a_program_is_cut_at_its_products(tmp_path: Path, name: str, arch: str) 
     spec = spec_of(tmp_path, outputs, lines)
     assert spec.family == "matmul"
     found = [(of.product, "".join(of.parts.summed)) for of in passes(spec)]
-    assert [f"{p.left} * {p.right}" if isinstance(p, Product) else over for p, over in found] == cut
+    assert [multiplied(p) if isinstance(p, Product) else over for p, over in found] == cut
     element, kind = ("f32", np.float32) if arch == "sm_80" else ("bf16", ml_dtypes.bfloat16)
     rng, sizes = np.random.default_rng(5), {"tokens": 21, "width": 40, "hidden": 33, "out": 16}
     plan = plan_for(spec, arch, element=element, **sizes)

@@ -32,13 +32,13 @@ def _topk_softmax(xp: Any, fields: Fields, arrays: Arrays) -> dict[str, Any]:
 
 
 def _gate_errors(fields: Fields, arrays: Arrays, slack: Mapping[str, Any], units: Units) -> dict[str, Any]:
-    """A power is off by the rounding of its exponent and 4 roundoffs, the total by its additions, too."""
+    """A power is off by the rounding of its exponent and 4 roundoffs, the total by its pairwise additions, too."""
     ids, away, powers, added = _chosen(fields, np.asarray(arrays["logits"], np.float64))
     with np.errstate(invalid="ignore"):
         of_powers = powers * (np.abs(away) + 4) * units.acc
         of_added = np.take_along_axis(of_powers, ids, 1) if fields["renormalize"] else of_powers
         total = added.sum(1, keepdims=True)
-        lost = of_added.sum(1, keepdims=True) + (added.shape[1] / 32 + 6) * units.acc * total
+        lost = of_added.sum(1, keepdims=True) + (np.log2(added.shape[1]) + 2) * units.acc * total
         weights = np.take_along_axis(powers, ids, 1) / total
         error = np.take_along_axis(of_powers, ids, 1) / total + weights * (lost / total + units.acc)
     return {"weights": np.nan_to_num(error, nan=0.0), "ids": np.zeros(ids.shape)}

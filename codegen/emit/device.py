@@ -273,8 +273,9 @@ def arrays(body: Body, op: MapOp) -> Code:
 
 
 def placed_value(read: PlacedRead, op: MapOp, number: int) -> Code:
-    """What holds the elements that a body reads at computed places, and the operands that must not move from cell to cell
-    for these to be equally far apart."""
+    """What holds the elements that a body reads at computed places, which are equally far apart where no `still`
+    operand moves from cell to cell.
+    """
     still = "".join(f", {number_in(name, op)}" for name in read.still)
     return Code(f"PlacedValue<{value_type(read)}, {number}{still}>")
 

@@ -45,9 +45,7 @@ def _gate_errors(fields: Fields, arrays: Arrays, slack: Mapping[str, Any], units
     return {"weights": np.nan_to_num(error, nan=0.0), "ids": np.zeros(ids.shape)}
 
 
-def _gate_backward_errors(
-    fields: Fields, arrays: Arrays, slack: Mapping[str, Any], units: Units
-) -> dict[str, Any]:
+def _gate_backward_errors(fields: Fields, arrays: Arrays, slack: Mapping[str, Any], units: Units) -> dict[str, Any]:
     """Each sum and product rounds, a power as in the gate; saved weights are as far off as they are."""
     logits, weights, grads = (np.asarray(arrays[n], np.float64) for n in ("logits", "weights", "dweights"))
     ids, off = np.asarray(arrays["ids"], np.int64), slack.get("weights", 0.0) + np.zeros(weights.shape)

@@ -77,10 +77,9 @@ template <typename T, int N> struct alignas(alignof(Pack<T, N>)) PackWords {
             const auto from = __cvta_generic_to_global(address);
 #pragma unroll
             for (int i = 0; i < int(sizeof(PackWords) / 16); ++i)
-                asm volatile(
-                    "{\n.reg .pred p;\nsetp.ne.b32 p, %5, 0;\n@p ld.global.v4.b32 {%0, %1, %2, %3}, [%4];\n}"
-                    : "+r"(word[4 * i]), "+r"(word[4 * i + 1]), "+r"(word[4 * i + 2]), "+r"(word[4 * i + 3])
-                    : "l"(from + 16 * i), "r"(unsigned(should)));
+                asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %5, 0;\n@p ld.global.v4.b32 {%0, %1, %2, %3}, [%4];\n}"
+                             : "+r"(word[4 * i]), "+r"(word[4 * i + 1]), "+r"(word[4 * i + 2]), "+r"(word[4 * i + 3])
+                             : "l"(from + 16 * i), "r"(unsigned(should)));
             return;
         }
 #endif

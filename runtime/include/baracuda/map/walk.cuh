@@ -105,9 +105,8 @@ template <class R, class Held, int N, int PACKS, bool READS> struct NamedReader 
         using T = typename Mutable<typename A::element_t>::type;
         const Placed<T, AXES> from{array.data, axes, A::OPERAND};
         NamedPacks<T, PACKS> of;
-        named &= of.template find<N>(from, run, live, [&](auto& place, int k, int i) {
-            place_of(place, Lane<R, Held>{{held, k, i}, run[k]});
-        });
+        named &= of.template find<N>(
+            from, run, live, [&](auto& place, int k, int i) { place_of(place, Lane<R, Held>{{held, k, i}, run[k]}); });
         if constexpr (READS) of.read(packs, outside);
     }
 };
@@ -203,8 +202,8 @@ template <class Program> __device__ constexpr bool names_packs() {
     return LAYOUT == Layout::PACKED && decltype(named(*static_cast<typename Program::Terms*>(nullptr)))::VALUE;
 }
 
-// AHEAD steps of a thread, WHOLE if all units exist: what is read at named places is in flight for all of them. False if it cannot be; then
-// nothing has been added.
+// AHEAD steps of a thread, WHOLE if all units exist: what is read at named places is in flight for all of them. False
+// if it cannot be; then nothing has been added.
 template <class Program, bool WHOLE, int AHEAD, class Args, class Parts, class I, int N, bool ROWS>
 __device__ bool add_named(const Args& args, Parts& parts, Terms<I, Args::OPERANDS, LAYOUT, N, ROWS>& places, I unit,
                           int step, I end) {
@@ -225,7 +224,8 @@ __device__ bool add_named(const Args& args, Parts& parts, Terms<I, Args::OPERAND
     const auto use = [&](const auto& compute, const auto& lane) {
         Reduced term;
         compute(lane, term);
-        Reduced::each([&](auto& all, auto& one) { all.set(lane.k, lane.i, one, WHOLE || live[lane.k] > 0); }, terms, term);
+        Reduced::each([&](auto& all, auto& one) { all.set(lane.k, lane.i, one, WHOLE || live[lane.k] > 0); }, terms,
+                      term);
     };
     packs.compute(args, Lanes<R, Held, N, ALL, decltype(use)>{run, packs, use});
     const auto add = [&](auto& part, auto& term) {

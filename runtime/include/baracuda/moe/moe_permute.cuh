@@ -1,8 +1,8 @@
 // Rows sorted by the number of their expert, rows of one expert in the order that they come in: a counting sort.
 //
 // count: block -> a chunk of neighbouring numbers, counted by expert. scan: warp -> an expert, whose counts become how
-// many are in the chunks before each. place: block -> a chunk again; its warps rank their parts of it one step after the
-// other, and equal numbers of a step by lane. copy: warp -> a part of a row, read once and written for each expert.
+// many are in the chunks before each. place: block -> a chunk again; its warps rank their parts of it one step after
+// the other, and equal numbers of a step by lane. copy: warp -> a part of a row, read once and written for each expert.
 // Ints are counted, so that places depend on numbers alone. Numbers of no expert are those of one more, the last.
 #pragma once
 
@@ -122,7 +122,7 @@ __device__ void moe_permute_place(const Args& args) {
 #pragma unroll
         for (int i = 0; i < WARPS; ++i) next[i][own] = 0;
         __syncthreads();
-        int(&of_warp)[THREADS] = next[chunk.warp];
+        int (&of_warp)[THREADS] = next[chunk.warp];
         // Calls f(slot, first, rank, count) where numbers of these experts are: the next place, and of those equal.
         const auto each = [&](const auto& f) {
             chunk.each([&](int slot, int id) {

@@ -31,9 +31,7 @@ template <typename T> struct Ordered {
         const Bits ordered = SIGN + ((size ^ negative) - negative);
         return size > __builtin_bit_cast(Bits, math::infinity<T>()) ? ~Bits(0) : ordered;
     }
-    __device__ static T number(Bits of) {
-        return __builtin_bit_cast(T, of >= SIGN ? of - SIGN : SIGN | (SIGN - of));
-    }
+    __device__ static T number(Bits of) { return __builtin_bit_cast(T, of >= SIGN ? of - SIGN : SIGN | (SIGN - of)); }
 };
 // Of two 16-bit numbers in a word at once.
 template <typename T> struct OrderedHalves {

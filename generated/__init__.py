@@ -74,7 +74,9 @@ _CLASSES = {
     "moe.moe_combine": "MoeCombineDescriptor MoeCombinePlan",
     "moe.moe_combine_backward": "MoeCombineBackwardDescriptor MoeCombineBackwardPlan",
     "moe.moe_permute": "MoePermuteDescriptor MoePermutePlan",
+    "moe.moe_permute_backward": "MoePermuteBackwardDescriptor MoePermuteBackwardPlan",
     "moe.topk_softmax": "TopkSoftmaxDescriptor TopkSoftmaxPlan",
+    "moe.topk_softmax_backward": "TopkSoftmaxBackwardDescriptor TopkSoftmaxBackwardPlan",
     "normalization.batch_norm": "BatchNormDescriptor BatchNormPlan",
     "normalization.batch_norm_backward": "BatchNormBackwardDescriptor BatchNormBackwardPlan",
     "normalization.group_norm": "GroupNormDescriptor GroupNormPlan",
@@ -196,7 +198,9 @@ if TYPE_CHECKING:
     from .moe.moe_combine import *
     from .moe.moe_combine_backward import *
     from .moe.moe_permute import *
+    from .moe.moe_permute_backward import *
     from .moe.topk_softmax import *
+    from .moe.topk_softmax_backward import *
     from .normalization.batch_norm import *
     from .normalization.batch_norm_backward import *
     from .normalization.group_norm import *

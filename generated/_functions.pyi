@@ -368,6 +368,9 @@ def moe_permute(x: rt.Array, ids: rt.Array, *, experts: int, rows: rt.Array = No
     """Rows sorted by expert, each as often as it has experts, in the same order every time. See
     `MoePermutePlan.run`, `MoePermuteDescriptor`."""
 
+def moe_permute_backward(drows: rt.Array, places: rt.Array, *, dx: rt.Array = None, stream: rt.Stream = None) -> Any:
+    """Gradient of moe_permute with respect to x. See `MoePermuteBackwardPlan.run`, `MoePermuteBackwardDescriptor`."""
+
 def pad2d(x: rt.Array, *, top: int, bottom: int, left: int, right: int, value: float = 0.0, y: rt.Array = None,
           stream: rt.Stream = None) -> Any:
     """A value around the last two axes of an array; negative numbers take rows and columns away. See
@@ -578,6 +581,11 @@ def topk_softmax(logits: rt.Array, *, top_k: int, renormalize: bool = False, wei
                  ids: rt.Array = None, stream: rt.Stream = None) -> _topk_softmax:
     """The gate of a mixture of experts: the largest softmax weights of each row, and whose they are. See
     `TopkSoftmaxPlan.run`, `TopkSoftmaxDescriptor`."""
+
+def topk_softmax_backward(dweights: rt.Array, logits: rt.Array, weights: rt.Array, ids: rt.Array, *,
+                          renormalize: bool = False, dlogits: rt.Array = None, stream: rt.Stream = None) -> Any:
+    """Gradient of topk_softmax with respect to logits. See `TopkSoftmaxBackwardPlan.run`,
+    `TopkSoftmaxBackwardDescriptor`."""
 
 def unary(x: rt.Array, *, kind: str, y: rt.Array = None, stream: rt.Stream = None) -> Any:
     """A function of each element. See `UnaryPlan.run`, `UnaryDescriptor`."""

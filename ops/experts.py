@@ -31,7 +31,7 @@ def moe(
     [tokens, experts], w_gate and w_up [experts, hidden, width], w_down [experts, width, hidden]; all of one element
     type. Of equal logits the first expert is chosen; `renormalize` makes the weights of a row add up to 1. How many
     rows an expert has stays on the device, so the call can be captured in a graph. Repeated calls give the same bits.
-    Records no gradients.
+    Records no gradients; `baracuda.frontends.torch.moe` does.
     """
     import baracuda.generated as of
 
@@ -107,4 +107,4 @@ def _check(arrays: Mapping[str, Any], views: Mapping[str, rt.TensorView]) -> Non
         for name, array in arrays.items():
             if by_ancestry(type(array), {"torch.Tensor": True}) and array.requires_grad:
                 message = f"moe: {name!r} requires a gradient, which moe does not record"
-                raise rt.Unsupported(f"{message}; use torch.no_grad()")
+                raise rt.Unsupported(f"{message}; use torch.no_grad(), or moe of baracuda.frontends.torch")

@@ -45,12 +45,17 @@ class Registers:
 
     def read_bits(self, operand: str, size: int) -> Lanes:
         """A register's bits, or a number's as one of that size."""
-        if operand.startswith("%") and operand not in self.machine.special:
+        if self._names_register(operand):
             return self.register(operand)
         dtype = np.dtype(f"u{size}")
         if operand[:2].lower() in ("0f", "0d"):
             return np.full(self.machine.count, int(operand[2:], 16), dtype)
         return np.ascontiguousarray(self.read(operand, f"b{8 * size}"))
+
+    def _names_register(self, operand: str) -> bool:
+        """Whether it is one of the compiler's, or of a block of inline PTX."""
+        of_block = operand in self.function.registers
+        return of_block or (operand.startswith("%") and operand not in self.machine.special)
 
     def reader(self, operand: str, kind: str) -> Read:
         """What reads an operand; a number is one for all lanes."""
@@ -60,7 +65,7 @@ class Registers:
         elif operand.startswith("!"):
             positive = self.reader(operand[1:], kind)
             return lambda: ~positive()
-        elif operand.startswith("%"):
+        elif self._names_register(operand):
             register = self.register(operand)
             if dtype.kind != "b" and register.dtype.itemsize != dtype.itemsize:
                 if register.dtype.itemsize < dtype.itemsize:

@@ -262,19 +262,22 @@ def argument(tensor: Tensor, op: MapOp) -> Code:
     return Code(f"{struct}<{held}, {number_in(tensor.local, op)}{', ' * bool(tensor.optional)}{has(tensor)}>")
 
 
-def arrays(body: Body) -> Code:
+def arrays(body: Body, op: MapOp) -> Code:
     """What a body reads, what it writes, and what it reads at computed places."""
     read, written = (
         ", ".join(f"&Args::{tensor.local}" for tensor in tensors)
         for tensors in (body.reads, [store.tensor for store in body.stores])
     )
-    placed = (placed_value(of, number) for number, of in enumerate(body.placed))
+    placed = (placed_value(of, op, number) for number, of in enumerate(body.placed))
     return Code(", ".join([f"Reads<{read}>", f"Writes<{written}>", *placed]))
 
 
-def placed_value(read: PlacedRead, number: int) -> Code:
-    """What holds the elements that a body reads at computed places."""
-    return Code(f"PlacedValue<{value_type(read)}, {number}>")
+def placed_value(read: PlacedRead, op: MapOp, number: int) -> Code:
+    """What holds the elements that a body reads at computed places, which are equally far apart where no `still`
+    operand moves from cell to cell.
+    """
+    still = "".join(f", {number_in(name, op)}" for name in read.still)
+    return Code(f"PlacedValue<{value_type(read)}, {number}{still}>")
 
 
 def index_numbers(op: MapOp) -> Code:
@@ -300,11 +303,6 @@ def keys(op: MapOp) -> Code:
 def monoids(sums: Iterable[Sum]) -> Code:
     """How the terms of each sum are reduced."""
     return Code(" ".join(f"using {part.slot} = {monoid(part)};" for part in sums))
-
-
-def still(read: PlacedRead, op: MapOp) -> Code:
-    """The operands that must not move from cell to cell for places to be equally far apart."""
-    return Code(", ".join(str(number_in(name, op)) for name in read.still))
 
 
 @pass_context
@@ -341,7 +339,7 @@ def _kinds(context: Context) -> Kinds:
 _FILTERS: tuple[Callable[..., Code | bool], ...] = (
     *(path, has, if_present, and_present, unless_absent, absent, value_type, word, stored_type, dtype),
     *(type_macro, const, struct, operand, operands, operand_type, cuda, start, step, member, read, assignment, part),
-    *(body_doc, body_struct, beside_lane, each, stored_value, still, outside, term, monoid),
+    *(body_doc, body_struct, beside_lane, each, stored_value, outside, term, monoid),
     *(is_operand, argument, arrays, index_numbers, keys, monoids, placed_value, walk_headers),
 )
 FILTERS = {function.__name__: function for function in _FILTERS}

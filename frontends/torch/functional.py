@@ -21,6 +21,15 @@ def rms_norm(x: Any, normalized_shape: Sequence[int], weight: Any = None, eps: f
     return torch.ops.baracuda.rms_norm.default(x, weight, norm_axes_mask=mask, eps=epsilon)[0]
 
 
+def moe(x: Any, logits: Any, w_gate: Any, w_up: Any, w_down: Any, *, top_k: int, renormalize: bool = True) -> Any:
+    """As baracuda.ops.moe, with gradients with respect to all arrays, none of which is added up atomically."""
+    ops, experts = torch.ops.baracuda, logits.shape[1]
+    weights, ids = ops.topk_softmax.default(logits, top_k=top_k, renormalize=renormalize)
+    rows, places, ends = ops.moe_permute.default(x, ids, experts=experts)
+    inner = ops.grouped_swiglu.default(rows, w_gate, w_up, ends)
+    return ops.moe_combine.default(ops.grouped_mm.default(inner, w_down, ends), places, weights)
+
+
 def scaled_dot_product_attention(
     query: Any,
     key: Any,

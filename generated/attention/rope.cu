@@ -27,7 +27,7 @@ struct Program : MapProgram {
         using x_read3_slice = PlacedValue<acc_t, 2>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, x_read_slice(), args.x_, args.x_axes,
-                        acc_t(0.0), Operands<>(), [&](auto& place, const auto& lane) {
+                        acc_t(0.0), [&](auto& place, const auto& lane) {
                 const bool interleaved_ = bool(args.interleaved_);
                 const i64 head_dim_ = i64(args.head_dim_);
                 const auto d_index = lane.index(Args::d_index);
@@ -35,7 +35,7 @@ struct Program : MapProgram {
                 place[0] = math::add(d_index, step_);
             });
             packs.place(read, x_read2_slice(), args.x_, args.x_axes,
-                        acc_t(0.0), Operands<>(), [&](auto& place, const auto& lane) {
+                        acc_t(0.0), [&](auto& place, const auto& lane) {
                 const bool interleaved_ = bool(args.interleaved_);
                 const i64 head_dim_ = i64(args.head_dim_);
                 const auto d_index = lane.index(Args::d_index);
@@ -43,7 +43,7 @@ struct Program : MapProgram {
                 place[0] = math::subtract(d_index, step_);
             });
             packs.place(read, x_read3_slice(), args.x_, args.x_axes,
-                        acc_t(0.0), Operands<>(), [&](auto& place, const auto& lane) {
+                        acc_t(0.0), [&](auto& place, const auto& lane) {
                 const auto d_index = lane.index(Args::d_index);
                 place[0] = d_index;
             });

@@ -31,12 +31,12 @@ struct Program : MapProgram {
         using dy_read3_slice = PlacedValue<acc_t, 4>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, dy_read_slice(), args.dy_, args.dy_axes,
-                        acc_t(0.0), Operands<>(), [&](auto& place, const auto& lane) {
+                        acc_t(0.0), [&](auto& place, const auto& lane) {
                 const auto d_index = lane.index(Args::d_index);
                 place[0] = d_index;
             });
             packs.place(read, sines_read_slice(), args.sines_, args.sines_axes,
-                        acc_t(0.0), Operands<>(), [&](auto& place, const auto& lane) {
+                        acc_t(0.0), [&](auto& place, const auto& lane) {
                 const bool interleaved_ = bool(args.interleaved_);
                 const i64 head_dim_ = i64(args.head_dim_);
                 const auto d_index = lane.index(Args::d_index);
@@ -44,7 +44,7 @@ struct Program : MapProgram {
                 place[0] = math::subtract(d_index, step_);
             });
             packs.place(read, dy_read2_slice(), args.dy_, args.dy_axes,
-                        acc_t(0.0), Operands<>(), [&](auto& place, const auto& lane) {
+                        acc_t(0.0), [&](auto& place, const auto& lane) {
                 const bool interleaved_ = bool(args.interleaved_);
                 const i64 head_dim_ = i64(args.head_dim_);
                 const auto d_index = lane.index(Args::d_index);
@@ -52,7 +52,7 @@ struct Program : MapProgram {
                 place[0] = math::subtract(d_index, step_);
             });
             packs.place(read, sines_read2_slice(), args.sines_, args.sines_axes,
-                        acc_t(0.0), Operands<>(), [&](auto& place, const auto& lane) {
+                        acc_t(0.0), [&](auto& place, const auto& lane) {
                 const bool interleaved_ = bool(args.interleaved_);
                 const i64 head_dim_ = i64(args.head_dim_);
                 const auto d_index = lane.index(Args::d_index);
@@ -60,7 +60,7 @@ struct Program : MapProgram {
                 place[0] = math::add(d_index, step_);
             });
             packs.place(read, dy_read3_slice(), args.dy_, args.dy_axes,
-                        acc_t(0.0), Operands<>(), [&](auto& place, const auto& lane) {
+                        acc_t(0.0), [&](auto& place, const auto& lane) {
                 const bool interleaved_ = bool(args.interleaved_);
                 const i64 head_dim_ = i64(args.head_dim_);
                 const auto d_index = lane.index(Args::d_index);

@@ -26,25 +26,25 @@ struct Program : MapProgram {
     };
 
     // The values of cells.
-    struct Cells : Body<Reads<>, Writes<&Args::w_held_>, PlacedValue<i64, 0>, PlacedValue<acc_t, 1>,
-        PlacedValue<acc_t, 2>> {
-        using codes_read_slice = PlacedValue<i64, 0>;
-        using zero_read_slice = PlacedValue<acc_t, 1>;
-        using scale_read_slice = PlacedValue<acc_t, 2>;
+    struct Cells : Body<Reads<>, Writes<&Args::w_held_>, PlacedValue<i64, 0, 4>, PlacedValue<acc_t, 1, 4>,
+        PlacedValue<acc_t, 2, 4>> {
+        using codes_read_slice = PlacedValue<i64, 0, 4>;
+        using zero_read_slice = PlacedValue<acc_t, 1, 4>;
+        using scale_read_slice = PlacedValue<acc_t, 2, 4>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, codes_read_slice(), args.codes_, args.codes_axes,
-                        0ll, Operands<4>(), [&](auto& place, const auto& lane) {
+                        0ll, [&](auto& place, const auto& lane) {
                 const auto depth_index = lane.index(Args::depth_index);
                 place[0] = math::floor_divide_by<8>(depth_index);
             });
             packs.place(read, zero_read_slice(), args.zero_, args.zero_axes,
-                        acc_t(0.0), Operands<4>(), [&](auto& place, const auto& lane) {
+                        acc_t(0.0), [&](auto& place, const auto& lane) {
                 const i64 group_size_ = i64(args.group_size_);
                 const auto depth_index = lane.index(Args::depth_index);
                 place[0] = math::floor_divide(depth_index, group_size_);
             });
             packs.place(read, scale_read_slice(), args.scale_, args.scale_axes,
-                        acc_t(0.0), Operands<4>(), [&](auto& place, const auto& lane) {
+                        acc_t(0.0), [&](auto& place, const auto& lane) {
                 const i64 group_size_ = i64(args.group_size_);
                 const auto depth_index = lane.index(Args::depth_index);
                 place[0] = math::floor_divide(depth_index, group_size_);

@@ -24,11 +24,11 @@ struct Program : MapProgram {
     };
 
     // The terms of sums, and the values of their cells.
-    struct Terms : Body<Reads<&Args::places_, &Args::weights_>, Writes<>, PlacedValue<acc_t, 0>> {
-        using rows_read_slice = PlacedValue<acc_t, 0>;
+    struct Terms : Body<Reads<&Args::places_, &Args::weights_>, Writes<>, PlacedValue<acc_t, 0, 1>> {
+        using rows_read_slice = PlacedValue<acc_t, 0, 1>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, rows_read_slice(), args.rows_, args.rows_axes,
-                        acc_t(0.0), Operands<1>(), [&](auto& place, const auto& lane) {
+                        acc_t(0.0), [&](auto& place, const auto& lane) {
                 const i64 places_ = i64(lane.in(args.places_));
                 place[0] = places_;
             });

@@ -26,6 +26,8 @@ template <typename T> struct moe_permute_args {
     long long width;
     long long experts;
     long long top_k;
+    int* before;
+    int* totals;
 };
 
 extern "C" __global__ void __launch_bounds__(BARACUDA_THREADS, BARACUDA_BLOCKS_PER_SM)
@@ -34,4 +36,4 @@ extern "C" __global__ void __launch_bounds__(BARACUDA_THREADS, BARACUDA_BLOCKS_P
 }
 
 }  // namespace baracuda
-// @lines templates/body.cu.jinja:1 1*3 10 1 6 1*7 8 2*2 1 2 9 0*4 3 0*3 5 1*7
+// @lines templates/body.cu.jinja:1 1*3 10 1 6 1*7 8 2*2 1 2 9 0*4 3 0*3 3 0 2 1*7

@@ -45,11 +45,20 @@ class MoePermutePlan(rt.BodyPlan[MoePermuteDescriptor]):
         x=("(tokens, width)",), ids=("(tokens, top_k)",), rows=("(tokens * top_k, width)",),
         places=("(tokens, top_k)",), ends=("(experts,)",),
     )
-    KERNELS = (
-        rt.BodyKernel("sort", ("experts + 1",)),
-        rt.BodyKernel("copy", ("min(ceil_div(tokens * top_k, threads // 32), 8 * multiprocessors)",), when="width > 0"),
+    TERMS = rt.table(
+        chunks="max(1, min(most, ceil_div(tokens * top_k, chunk)))", counted="(experts + 1 if chunks > 1 else 0)",
+        part="512 * packs",
     )
-    SCHEDULES = (rt.BodySchedule("sm_80", ("f32", "f16", "bf16", "f64"), "t512"),)
+    KERNELS = (
+        rt.BodyKernel("count", ("chunks",), when="chunks > 1"),
+        rt.BodyKernel("scan", ("ceil_div(counted, threads // 32)",), when="chunks > 1"),
+        rt.BodyKernel("place", ("chunks",)),
+        rt.BodyKernel(
+            "copy", ("ceil_div(tokens * ceil_div(width * itemsize, part), threads // 32)",), when="top_k > 0",
+        ),
+    )
+    WORKSPACE = (rt.Scratch("before", "i32", "counted * chunks"), rt.Scratch("totals", "i32", "counted"))
+    SCHEDULES = (rt.BodySchedule("sm_80", ("f32", "f16", "bf16", "f64"), "t512.packs4.chunk1024.most264"),)
 
     def run(self, *, x: rt.Array, ids: rt.Array, rows: rt.Array, places: rt.Array, ends: rt.Array,
             workspace: rt.Workspace = None, stream: rt.Stream = None) -> None:

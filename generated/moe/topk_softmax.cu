@@ -12,7 +12,9 @@ struct Schedule {
     static constexpr int BARACUDA_SCHEDULE;
 };
 struct Variant {
+    static constexpr int LANES = BARACUDA_SETTING_LANES;
     static constexpr int EACH = BARACUDA_SETTING_EACH;
+    static constexpr int MOST = BARACUDA_SETTING_MOST;
     static constexpr bool RENORMALIZE = BARACUDA_SETTING_RENORMALIZE;
     static constexpr bool STRIDED = BARACUDA_LAYOUT == 0;
 };
@@ -33,4 +35,4 @@ extern "C" __global__ void __launch_bounds__(BARACUDA_THREADS, BARACUDA_BLOCKS_P
 }
 
 }  // namespace baracuda
-// @lines templates/body.cu.jinja:1 1*3 10 1 6 1*7 5 0 3 2 1 4 9 0*2 3 0*3 5 1*7
+// @lines templates/body.cu.jinja:1 1*3 10 1 6 1*7 5 0*3 3 2 1 4 9 0*2 3 0*3 5 1*7

@@ -36,11 +36,18 @@ class TopkSoftmaxPlan(rt.BodyPlan[TopkSoftmaxDescriptor]):
         rt.Argument("ids", "out", "array", dtypes=("i32",), doc="the chosen experts"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "batch_invariant")
+    NUMERICS = 2
     EXTENTS = (rt.Extent("tokens", "logits", axis=0), rt.Extent("experts", "logits", axis=1))
     LAYOUT_AXES = rt.table(strided=rt.table())
     SHAPES = rt.table(logits=("(tokens, experts)",), weights=("(tokens, top_k)",), ids=("(tokens, top_k)",))
-    SETTINGS = rt.table(EACH="bucket(ceil_div(experts, 32), 1, 2, 4, 8, 16, 32)", RENORMALIZE="renormalize")
-    KERNELS = (rt.BodyKernel("main", ("ceil_div(tokens, threads // 32)",)),)
+    SETTINGS = rt.table(
+        LANES="min(32, bucket(max(ceil_div(experts, 16), top_k), 8, 16, 32))",
+        EACH="bucket(ceil_div(experts, min(32, bucket(max(ceil_div(experts, 16), top_k), 8, 16, 32))), 1, 2, 4, 8, "
+        "16, 32)",
+        MOST="bucket(top_k, 1, 2, 4, 8, 16, 32)",
+        RENORMALIZE="renormalize",
+    )
+    KERNELS = (rt.BodyKernel("main", ("ceil_div(tokens, threads // LANES)",)),)
     SCHEDULES = (rt.BodySchedule("sm_80", ("f32", "f16", "bf16", "f64"), "t128"),)
 
     def run(self, *, logits: rt.Array, weights: rt.Array, ids: rt.Array, workspace: rt.Workspace = None,

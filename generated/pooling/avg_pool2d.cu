@@ -28,7 +28,7 @@ struct Program : MapProgram {
         using x_read_slice = PlacedValue<acc_t, 0>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, x_read_slice(), args.x_, args.x_axes,
-                        acc_t(0.0), Operands<>(), [&](auto& place, const auto& lane) {
+                        acc_t(0.0), [&](auto& place, const auto& lane) {
                 const i64 stride_ = i64(args.stride_);
                 const i64 pad_ = i64(args.pad_);
                 const auto i_index = lane.index(Args::i_index);

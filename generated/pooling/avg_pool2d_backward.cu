@@ -24,11 +24,11 @@ struct Program : MapProgram {
     };
 
     // The terms of sums, and the values of their cells.
-    struct Terms : Body<Reads<>, Writes<>, PlacedValue<acc_t, 0>> {
-        using dy_read_slice = PlacedValue<acc_t, 0>;
+    struct Terms : Body<Reads<>, Writes<>, PlacedValue<acc_t, 0, 2, 4, 5, 3>> {
+        using dy_read_slice = PlacedValue<acc_t, 0, 2, 4, 5, 3>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, dy_read_slice(), args.dy_, args.dy_axes,
-                        acc_t(0.0), Operands<2, 4, 5, 3>(), [&](auto& place, const auto& lane) {
+                        acc_t(0.0), [&](auto& place, const auto& lane) {
                 const i64 kernel_ = i64(args.kernel_);
                 const i64 stride_ = i64(args.stride_);
                 const i64 pad_ = i64(args.pad_);

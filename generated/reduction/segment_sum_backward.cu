@@ -15,11 +15,11 @@ struct Program : MapProgram {
     };
 
     // The values of cells.
-    struct Cells : Body<Reads<&Args::ids_>, Writes<&Args::dx_>, PlacedValue<acc_t, 0>> {
-        using dy_read_slice = PlacedValue<acc_t, 0>;
+    struct Cells : Body<Reads<&Args::ids_>, Writes<&Args::dx_>, PlacedValue<acc_t, 0, 1>> {
+        using dy_read_slice = PlacedValue<acc_t, 0, 1>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, dy_read_slice(), args.dy_, args.dy_axes,
-                        acc_t(0.0), Operands<1>(), [&](auto& place, const auto& lane) {
+                        acc_t(0.0), [&](auto& place, const auto& lane) {
                 const i64 ids_ = i64(lane.in(args.ids_));
                 place[0] = ids_;
             });

@@ -22,12 +22,12 @@ struct Program : MapProgram {
         using b_read_slice = PlacedValue<acc_t, 1>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, a_read_slice(), args.a_, args.a_axes,
-                        acc_t(0.0), Operands<>(), [&](auto& place, const auto& lane) {
+                        acc_t(0.0), [&](auto& place, const auto& lane) {
                 const auto i_index = lane.index(Args::i_index);
                 place[0] = i_index;
             });
             packs.place(read, b_read_slice(), args.b_, args.b_axes,
-                        acc_t(0.0), Operands<>(), [&](auto& place, const auto& lane) {
+                        acc_t(0.0), [&](auto& place, const auto& lane) {
                 const i64 first_ = i64(args.first_);
                 const auto i_index = lane.index(Args::i_index);
                 place[0] = math::subtract(i_index, first_);

@@ -21,7 +21,7 @@ struct Program : MapProgram {
         using x_read_slice = PlacedValue<acc_t, 0>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, x_read_slice(), args.x_, args.x_axes,
-                        acc_t(args.value_), Operands<>(), [&](auto& place, const auto& lane) {
+                        acc_t(args.value_), [&](auto& place, const auto& lane) {
                 const i64 top_ = i64(args.top_);
                 const i64 left_ = i64(args.left_);
                 const auto i_index = lane.index(Args::i_index);

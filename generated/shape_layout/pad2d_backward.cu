@@ -20,7 +20,7 @@ struct Program : MapProgram {
         using dy_read_slice = PlacedValue<acc_t, 0>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, dy_read_slice(), args.dy_, args.dy_axes,
-                        acc_t(0.0), Operands<>(), [&](auto& place, const auto& lane) {
+                        acc_t(0.0), [&](auto& place, const auto& lane) {
                 const i64 top_ = i64(args.top_);
                 const i64 left_ = i64(args.left_);
                 const auto h_index = lane.index(Args::h_index);

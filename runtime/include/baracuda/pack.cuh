@@ -70,6 +70,21 @@ template <typename T, int N> struct alignas(alignof(Pack<T, N>)) PackWords {
     W word[sizeof(Pack<T, N>) / sizeof(W)];
 
     __device__ void load(const T* address) { *this = *aligned<const PackWords>(address); }
+    // Loads if it should, without a branch, behind which loads would wait for each other.
+    __device__ void load_if(const T* address, bool should) {
+#ifndef BARACUDA_HOST
+        if constexpr (sizeof(PackWords) % 16 == 0) {
+            const auto from = __cvta_generic_to_global(address);
+#pragma unroll
+            for (int i = 0; i < int(sizeof(PackWords) / 16); ++i)
+                asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %5, 0;\n@p ld.global.v4.b32 {%0, %1, %2, %3}, [%4];\n}"
+                             : "+r"(word[4 * i]), "+r"(word[4 * i + 1]), "+r"(word[4 * i + 2]), "+r"(word[4 * i + 3])
+                             : "l"(from + 16 * i), "r"(unsigned(should)));
+            return;
+        }
+#endif
+        if (should) load(address);
+    }
     // The caller discards elements outside of [first, end): other threads may be storing them.
     __device__ void load_part(const T* address, [[maybe_unused]] const T* first, [[maybe_unused]] const T* end) {
 #ifdef BARACUDA_HOST_CHECK

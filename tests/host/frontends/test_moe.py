@@ -27,11 +27,11 @@ def defined(arrays: dict[str, Any], top_k: int, *, renormalize: bool) -> Any:
     weights, ids = torch.softmax(logits, -1).topk(top_k)
     if renormalize:
         weights = weights / weights.sum(-1, keepdim=True)
-    y = torch.zeros_like(x)
+    y = []
     for t in range(x.shape[0]):
-        for weight, e in zip(weights[t], ids[t], strict=True):
-            y[t] += weight * (w_down[e] @ (functional.silu(w_gate[e] @ x[t]) * (w_up[e] @ x[t])))
-    return y
+        parts = [w_down[e] @ (functional.silu(w_gate[e] @ x[t]) * (w_up[e] @ x[t])) for e in ids[t]]
+        y.append(sum(weight * part for weight, part in zip(weights[t], parts, strict=True)))
+    return torch.stack(y)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("bfloat16", 0.04), ("float64", 1e-12)])
@@ -51,6 +51,23 @@ def test_a_row_has_the_same_bits_in_any_batch() -> None:
     assert torch.equal(whole, moe(**arrays, top_k=3))
     few = {name: array[5:9] if name in ("x", "logits") else array for name, array in arrays.items()}
     assert torch.equal(whole[5:9], moe(**few, top_k=3))
+
+
+@pytest.mark.parametrize("renormalize", [True, False])
+def test_it_trains(renormalize: bool) -> None:
+    import baracuda.frontends.torch as bt
+
+    arrays = drawn(torch.float64, tokens=5, width=8, hidden=8, experts=4)
+    for array in arrays.values():
+        array.requires_grad_()
+    y = bt.moe(**arrays, top_k=2, renormalize=renormalize)
+    expected = defined(arrays, 2, renormalize=renormalize)
+    torch.testing.assert_close(y, expected, rtol=1e-12, atol=1e-12)
+    dy = torch.randn_like(y)
+    grads = torch.autograd.grad(y, arrays.values(), dy)
+    wanted = torch.autograd.grad(expected, arrays.values(), dy)
+    for name, grad, one in zip(arrays, grads, wanted, strict=True):
+        torch.testing.assert_close(grad, one, rtol=1e-11, atol=1e-11, msg=lambda text, n=name: f"{n}: {text}")
 
 
 def test_arrays_of_numpy_and_no_rows() -> None:

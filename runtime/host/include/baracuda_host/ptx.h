@@ -127,6 +127,10 @@ static inline void selp_u32(u32& to, u32 a, u32 b, bool which) { to = which ? a 
 static inline void ld_global_L2_128B_u16(u32& to, u64 from) { to = *global<const u16>(from); }
 static inline void ld_global_L2_128B_b32(u32& to, u64 from) { to = *global<const u32>(from); }
 static inline void ld_global_L2_128B_b64(u64& to, u64 from) { to = *global<const u64>(from); }
+static inline void ld_global_v4_b32(const Registers<u32, 4>& to, u64 from) {
+  const uint4 words = *global<const uint4>(from);
+  *to.at[0] = words.x, *to.at[1] = words.y, *to.at[2] = words.z, *to.at[3] = words.w;
+}
 static inline void ld_acquire_gpu_global_s32(u32& to, u64 from) {
   to = static_cast<u32>(baracuda_host::load_acquire(global<const int>(from)));
 }

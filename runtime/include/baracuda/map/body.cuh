@@ -15,9 +15,12 @@ template <typename T, int OPERAND_, bool PRESENT_ = true> struct Array {
     static constexpr bool PRESENT = PRESENT_;
     T* data;
 };
-// What is read at computed places, as a value of type V: number NUMBER of a body.
-template <typename V, int NUMBER> struct PlacedValue {
+template <int... OPERANDS> struct Operands;
+// What is read at computed places, as a value of type V: number NUMBER of a body. Places are equally far apart in a run
+// along which operands STILL do not move.
+template <typename V, int NUMBER, int... STILL> struct PlacedValue {
     using element_t = V;
+    using Still = Operands<STILL...>;
 };
 template <auto...> struct Reads {};
 template <auto...> struct Writes {};
@@ -85,10 +88,9 @@ template <class Of, int N, int PACKS> struct Packs : Of::template Held<N, PACKS>
         Of::places(*this, args, read);
     }
     // Reads a tensor at the places that `place_of` computes of a lane.
-    template <class V, class Read, class A, class Axes, typename Outside, class Still, class F>
-    __device__ void place(const Read& read, V, const A& array, const Axes& axes, Outside outside, Still still,
-                          const F& place_of) {
-        read.at(packs_in<V>(*this), array, axes, outside, still, place_of);
+    template <class V, class Read, class A, class Axes, typename Outside, class F>
+    __device__ void place(const Read& read, V, const A& array, const Axes& axes, Outside outside, const F& place_of) {
+        read.template at<typename V::Still>(packs_in<V>(*this), array, axes, outside, place_of);
     }
     template <class Args, class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
         Of::compute(args, lanes);

@@ -98,6 +98,25 @@ template <class I, int OPERANDS, Layout LAYOUT, int N, bool ROWS> struct Terms {
             place(run[k], live[k], exists ? at : unit, summed, stride);
         }
     }
+    // The same of columns, if they are in one row of the summed axes: its offsets are then computed once.
+    template <bool WHOLE, int GROUP>
+    __device__ bool place_near(R (&run)[GROUP], int (&live)[GROUP], I unit, int step, I end, const Space& summed,
+                               const Strides<OPERANDS>& stride) {
+        const I column = walker.seek(unit, summed, stride);
+        if (column + I(GROUP - 1) * step >= I(summed.extent[0])) {
+            if (WHOLE || unit + I(GROUP - 1) * step < end) return false;
+        }
+#pragma unroll
+        for (int k = 0; k < GROUP; ++k) {
+            const bool exists = WHOLE || unit + I(k) * step < end;
+            live[k] = WHOLE ? N : exists ? outer_live : 0;
+            run[k] = origin;
+#pragma unroll
+            for (int o = 0; o < OPERANDS; ++o)
+                run[k].base[o] = walker.begin[0][o] + (exists ? column + I(k) * step : column) * I(stride[o][0]);
+        }
+        return true;
+    }
     // Whether all of so many units exist, with all their cells.
     __device__ bool are_whole(I first, I last, I end, const Space& summed) const {
         return last < end && first <= last && (ROWS ? I(last * N) + N <= I(summed.count) : outer_live == N);

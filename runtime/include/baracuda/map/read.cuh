@@ -33,7 +33,9 @@ template <int AXES> struct PlacedAxes {
 
 // Operands, none of which may move along a run for places to be equally far apart in it.
 template <int... OPERANDS> struct Operands {
-    template <class R> __device__ bool hold([[maybe_unused]] const R& run) const {
+    // Whether there are some, and each has one element for all cells of a pack: then its places are mostly one pack's.
+    static constexpr bool NAME_PACKS = sizeof...(OPERANDS) > 0 && (true && ... && is_splat(OPERANDS));
+    template <class R> __device__ static bool hold([[maybe_unused]] const R& run) {
         return (true && ... && ((R::ONE_PLACE && is_splat(OPERANDS)) || run.last_stride[OPERANDS] == 0));
     }
 };
@@ -77,6 +79,56 @@ __device__ bool read_even(V (&value)[N], const Placed<T, AXES>& from, V outside,
     for (int i = 0; i < N; ++i) value[i] = V(value_of(pack, i));
     return true;
 }
+
+// Where the packs of several runs are whose places are those of an aligned pack, or one that is outside.
+template <typename T, int PACKS> struct NamedPacks {
+    const T* start[PACKS];
+    bool inside[PACKS];
+
+    // False unless all are such packs; `place_of(place, k, i)` is of cell i of run k.
+    template <int N, class R, int AXES, class F>
+    __device__ bool find(const Placed<T, AXES>& from, const R (&run)[PACKS], const int (&live)[PACKS],
+                         const F& place_of) {
+        using I = typename R::type;
+        bool all = true;
+#pragma unroll
+        for (int k = 0; k < PACKS; ++k) {
+            i64 first[AXES], last[AXES];
+            place_of(first, k, 0);
+            place_of(last, k, N - 1);
+            const I begin = from.axes.template offset<I>(first), end = from.axes.template offset<I>(last);
+            start[k] = run[k].at(from.data, from.operand, 0, begin);
+            inside[k] = live[k] > 0 & from.axes.contain(first) & from.axes.contain(last);
+            bool alike = true;
+#pragma unroll
+            for (int a = 0; a < AXES; ++a) alike &= first[a] == last[a];
+            const bool is_near = run[k].last_stride_of(from.operand) + offset_of(I(end - begin)) / (N - 1) == 1;
+            const bool is_pack = is_near & (reinterpret_cast<u64>(start[k]) % alignof(Pack<T, N>) == 0);
+            all &= (inside[k] & is_pack) | (live[k] <= 0) | (alike & !from.axes.contain(first));
+        }
+        return all;
+    }
+    // Reads them: all are in flight before anything is made of one.
+    template <typename V, int N> __device__ void read(Pack<V, N> (&packs)[PACKS], V outside) const {
+        PackWords<T, N> words[PACKS], fill;
+        Pack<T, N> one;
+#pragma unroll
+        for (int i = 0; i < N; ++i) one.lane[i] = T(outside);
+        fill.set(one);
+#pragma unroll
+        for (int k = 0; k < PACKS; ++k) {
+            words[k] = fill;
+            words[k].load_if(start[k], inside[k]);
+        }
+        const bool in_words = V(one.lane[0]) == outside;  // known of 0 and infinities; a word is several lanes
+#pragma unroll
+        for (int k = 0; k < PACKS; ++k) {
+            const Pack<T, N> pack = words[k].pack();
+#pragma unroll
+            for (int i = 0; i < N; ++i) packs[k].lane[i] = in_words || inside[k] ? V(value_of(pack, i)) : outside;
+        }
+    }
+};
 
 // Computes the place of each cell by itself. Of a PACKED run, all cells exist.
 template <Layout LAYOUT, typename V, int N, typename T, class R, int AXES, class F>

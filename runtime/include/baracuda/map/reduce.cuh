@@ -267,6 +267,17 @@ template <int STEPS, int N> struct Step {
     template <class M> using Terms = StepTerms<M, STEPS, N>;
 };
 
+// The same for AHEAD steps, one after the other.
+template <int AHEAD, int STEPS, int N> struct Steps {
+    template <class M> struct Terms {
+        StepTerms<M, STEPS, N> of[AHEAD];
+
+        __device__ void set(int step, int lane, const typename M::Value& term, bool exists) {
+            of[step / STEPS].set(step % STEPS, lane, term, exists);
+        }
+    };
+};
+
 // The OUTPUTS values of a thread's owner, of the terms that the thread has seen.
 template <class M, int OUTPUTS> struct ThreadParts {
     typename M::Part of[OUTPUTS];

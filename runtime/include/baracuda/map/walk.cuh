@@ -82,14 +82,32 @@ template <class R, class Held, int PACKS> struct Reader {
     template <class Packs, typename T> __device__ void operator()(Packs& packs, const T* data, int operand) const {
         read(packs, data, run, operand, vectorized, live);
     }
-    template <class P, class A, int AXES, typename V, class Still, class F>
-    __device__ void at(P (&packs)[PACKS], const A& array, const PlacedAxes<AXES>& axes, V outside, Still still,
+    template <class Still, class P, class A, int AXES, typename V, class F>
+    __device__ void at(P (&packs)[PACKS], const A& array, const PlacedAxes<AXES>& axes, V outside,
                        const F& place_of) const {
         const Placed<typename Mutable<typename A::element_t>::type, AXES> from{array.data, axes, A::OPERAND};
 #pragma unroll
         for (int k = 0; k < PACKS; ++k)
-            read_places<LAYOUT>(packs[k].lane, from, outside, run[k], live[k], still.hold(run[k]),
+            read_places<LAYOUT>(packs[k].lane, from, outside, run[k], live[k], Still::hold(run[k]),
                                 [&](auto& place, int i) { place_of(place, Lane<R, Held>{{held, k, i}, run[k]}); });
+    }
+};
+
+// The same of packs at named places: first whether they are such, then they are read.
+template <class R, class Held, int N, int PACKS, bool READS> struct NamedReader {
+    const R (&run)[PACKS];
+    Held& held;
+    const int (&live)[PACKS];
+    bool& named;
+    template <class Still, class P, class A, int AXES, typename V, class F>
+    __device__ void at(P (&packs)[PACKS], const A& array, const PlacedAxes<AXES>& axes, V outside,
+                       const F& place_of) const {
+        using T = typename Mutable<typename A::element_t>::type;
+        const Placed<T, AXES> from{array.data, axes, A::OPERAND};
+        NamedPacks<T, PACKS> of;
+        named &= of.template find<N>(
+            from, run, live, [&](auto& place, int k, int i) { place_of(place, Lane<R, Held>{{held, k, i}, run[k]}); });
+        if constexpr (READS) of.read(packs, outside);
     }
 };
 
@@ -173,6 +191,54 @@ __device__ void store_values(const Args& args, const RunOf<Args, N> (&run)[1], c
     write_cells<N>(packs, args, run, live);
 }
 
+template <int VALUE_> struct Int {
+    static constexpr int VALUE = VALUE_;
+};
+// Whether all that terms read at computed places is at named ones, in packs, and no term is stored.
+template <auto... READS, auto... WRITES, class... Places>
+Int<sizeof...(WRITES) == 0 && sizeof...(Places) != 0 && (true && ... && Places::Still::NAME_PACKS)> named(
+    const Body<Reads<READS...>, Writes<WRITES...>, Places...>&);
+template <class Program> __device__ constexpr bool names_packs() {
+    return LAYOUT == Layout::PACKED && decltype(named(*static_cast<typename Program::Terms*>(nullptr)))::VALUE;
+}
+
+// AHEAD steps of a thread, WHOLE if all units exist: what is read at named places is in flight for all of them. False
+// if it cannot be; then nothing has been added.
+template <class Program, bool WHOLE, int AHEAD, class Args, class Parts, class I, int N, bool ROWS>
+__device__ bool add_named(const Args& args, Parts& parts, Terms<I, Args::OPERANDS, LAYOUT, N, ROWS>& places, I unit,
+                          int step, I end) {
+    constexpr int PACKS = Schedule::PACKS, ALL = AHEAD * PACKS;
+    using Reduced = typename Program::template Reduced<ValueOf>;
+    using R = RunOf<Args, N>;
+    using Held = Packs<typename Program::Terms, N, ALL>;
+    R run[ALL];
+    int live[ALL];
+    if (!places.template place_near<WHOLE>(run, live, unit, step, end, args.inner, args.inner_stride)) return false;
+    Held packs;
+    bool named = true;
+    Program::Terms::read_arrays(packs, args, Reader<R, Held, ALL>{run, packs, live, args.vectorized});
+    Program::Terms::places(packs, args, NamedReader<R, Held, N, ALL, false>{run, packs, live, named});
+    if (!named) return false;
+    Program::Terms::places(packs, args, NamedReader<R, Held, N, ALL, true>{run, packs, live, named});
+    typename Program::template Reduced<Steps<AHEAD, PACKS, N>::template Terms> terms;
+    const auto use = [&](const auto& compute, const auto& lane) {
+        Reduced term;
+        compute(lane, term);
+        Reduced::each([&](auto& all, auto& one) { all.set(lane.k, lane.i, one, WHOLE || live[lane.k] > 0); }, terms,
+                      term);
+    };
+    packs.compute(args, Lanes<R, Held, N, ALL, decltype(use)>{run, packs, use});
+    const auto add = [&](auto& part, auto& term) {
+#pragma unroll
+        for (int s = 0; s < AHEAD; ++s) {
+            term.of[s].template pair_up<PACKS>(0);
+            part.add(term.of[s]);
+        }
+    };
+    Parts::each(add, parts, terms);
+    return true;
+}
+
 // One step of a thread: PACKS units of its owner. WHOLE: all of their cells exist, which needs no conditions.
 template <class Program, bool WHOLE, class Args, class Parts, class I, int N, bool ROWS>
 __device__ void add_terms(const Args& args, Parts& parts, Terms<I, Args::OPERANDS, LAYOUT, N, ROWS>& places, I unit,
@@ -205,7 +271,16 @@ template <class Program, class Args> __device__ void reduce_terms(const Args& ar
     const Units<index_t> units(args.cut, share);
     const index_t end = cells.live ? units.end : 0;
     Parts parts;
-    for (index_t unit = units.begin; unit < end; unit += index_t(units.step) * PACKS) {
+    index_t unit = units.begin;
+    if constexpr (WALK == Walk::COLUMNS && names_packs<Program>()) {
+        constexpr int AHEAD = 8 / PACKS;  // 16 bytes of each of eight terms in flight
+        const index_t step = index_t(units.step) * PACKS;
+        while (unit + (step * AHEAD - units.step) < end &&
+               add_named<Program, true, AHEAD>(args, parts, places, unit, units.step, end))
+            unit += step * AHEAD;
+        while (unit < end && add_named<Program, false, 1>(args, parts, places, unit, units.step, end)) unit += step;
+    }
+    for (; unit < end; unit += index_t(units.step) * PACKS) {
         const index_t last = unit + index_t(units.step) * (PACKS - 1);
         if (!Program::PLACED && places.are_whole(unit, last, end, args.inner)) {
             add_terms<Program, true>(args, parts, places, unit, units.step, end);
@@ -297,9 +372,6 @@ template <class Program, class Args> __device__ void walk(const Args& args) {
     }
 }
 
-template <int VALUE_> struct Int {
-    static constexpr int VALUE = VALUE_;
-};
 // Bytes of an element of each array that a body reads for each cell.
 template <auto... READS, auto... WRITES, class... Places>
 Int<(0 + ... + (is_splat(ArrayOf<READS>::OPERAND) ? 0 : int(sizeof(typename ArrayOf<READS>::element_t))))> bytes_read(
@@ -341,6 +413,9 @@ template <class Program> __device__ constexpr int blocks_per_sm() {
     constexpr bool STORED = WALK == Walk::CELLS || WALK == Walk::COPIES;
     if (BARACUDA_WIDE || WALK == Walk::ORDER) return 1;
     if (WALK == Walk::LISTS) return LAYOUT == Layout::PACKED ? 4 : 3;
+    if constexpr (WALK == Walk::COLUMNS) {
+        if (names_packs<Program>()) return 2;
+    }
     if (Program::PLACED) return !STORED ? 1 : LAYOUT == Layout::PACKED ? 4 : 3;
     // Measured: f64 4131 GB/s with 6 blocks, 3934 with 8; bf16 3379 and 3550.
     if (WALK == Walk::SINGLES) return sizeof(Element) > 4 ? 6 : 8;

@@ -73,6 +73,11 @@ def binary_backward(dy: rt.Array, a: rt.Array, b: rt.Array, *, kind: str, da: rt
                     stream: rt.Stream = None) -> _binary_backward:
     """Gradients of binary with respect to a and b. See `BinaryBackwardPlan.run`, `BinaryBackwardDescriptor`."""
 
+def block_scaled_mm(a: rt.Array, b: rt.Array, scale_a: rt.Array, scale_b: rt.Array, *, element: DTypeLike,
+                    y: rt.Array = None, stream: rt.Stream = None) -> Any:
+    """Products of matrices of 8-bit floats that have a scale for each block, whose rows have the same bits in a
+    batch of any size. See `BlockScaledMmPlan.run`, `BlockScaledMmDescriptor`."""
+
 def causal_conv1d(x: rt.Array, weight: rt.Array, bias: rt.Array = None, initial_states: rt.Array = None,
                   cu_seqlens: rt.Array = None, *, use_silu: bool | None = None, has_final_states: bool = False,
                   y: rt.Array = None, final_states: rt.Array = None, stream: rt.Stream = None) -> Any:

@@ -22,6 +22,8 @@ class MatmulOp(MapOp):
     chunks: tuple[tuple[Name, str], ...]  # the dim that passes take in chunks -> how much of it at once
     roles: tuple[tuple[str, Name], ...]  # "batch", "rows", "columns", "depth" -> dim
     span: tuple[Name, Name, bool] | None  # where parts end, of what, and whether they follow each other
+    # What parts of the depth are multiplied with: along each axis a role, and how many places of it share an element.
+    weights: tuple[tuple[Name, tuple[tuple[str, int], ...]], ...]
 
     @property
     def layout_names(self) -> tuple[str, ...]:
@@ -39,4 +41,4 @@ class MatmulOp(MapOp):
 
     @property
     def bodies(self) -> tuple[Body, ...]:
-        return (self.epilogue,)
+        return (self.terms, self.epilogue) if self.weights else (self.epilogue,)

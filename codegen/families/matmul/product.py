@@ -12,6 +12,7 @@ from ...program.tree import Cast, Expr, terms_of
 from ..map.program import Parts
 from ..map.spec import MapSpec
 from .spans import Span, span_of
+from .weights import Weight, weights_of
 
 ROLES = ("batch", "rows", "columns", "depth")
 # The types of factors that kernels multiply with each other, beside two of type T.
@@ -29,6 +30,7 @@ class Product:
     right: str
     roles: tuple[tuple[str, str], ...]  # role -> dim; there may be no batch
     span: Span | None = None  # which rows each matrix of the batch has, or how much of the depth
+    weights: tuple[Weight, ...] = ()  # what parts of its sums are multiplied with
 
     @property
     def dims(self) -> dict[str, str]:
@@ -36,7 +38,10 @@ class Product:
 
 
 def factors_of(expr: Expr) -> tuple[str, str, tuple[str, ...]] | None:
-    """Of `sum(a * b, d)`, or `sum(where(condition, a * b, 0.0), d)`, the names of both factors and the dims."""
+    """Of `sum(a * b, d)`, or `sum(where(condition, a * b, 0.0), d)`, the names of both factors and the dims.
+
+    A weight may be multiplied with them.
+    """
     match expr:
         case Reduce(kind="sum", dims=dims) if terms := terms_of(expr):
             return terms.left, terms.right, dims
@@ -82,8 +87,14 @@ def product_of(expr: Expr, spec: MapSpec, parts: Parts, number: int = 0) -> Prod
         own = f"{a!r} has dims {own_a} of its own, {b!r} {own_b}, both {of_both}"
         raise ProgramError(f"{own}; a matrix product has one, one and at most one", number)
     batch = next(iter(both | group), "")
-    dims = {"batch": batch, "rows": min(rows), "columns": min(columns), "depth": min(depth)}
-    product = Product(a, b, tuple((role, dim) for role, dim in dims.items() if dim), span)
+    roles = (("batch", batch), ("rows", min(rows)), ("columns", min(columns)), ("depth", min(depth)))
+    dims = {role: dim for role, dim in roles if dim}
+    weight = (terms := terms_of(expr)) and terms.weight
+    if weight and kind_of_factor(dtypes_of(a, spec)) != FLOATS_OF_A_BYTE:
+        text = f"{to_source(weight)} is multiplied with each term; of factors of 8-bit floats alone, else with the sum"
+        raise ProgramError(text, number)
+    weights = weights_of(weight, dims, spec, parts, number) if weight else ()
+    product = Product(a, b, tuple(dims.items()), span, weights)
     return oriented(product, tuple(spec.dims))
 
 
@@ -106,6 +117,11 @@ def renamed(product: Product, names: Mapping[str, str]) -> Product:
     left, right = (names.get(name, name) for name in (product.left, product.right))
     span = product.span and replace(product.span, ends=names.get(product.span.ends, product.span.ends))
     return replace(product, left=left, right=right, span=span)
+
+
+def factors_of_bytes(spec: MapSpec) -> frozenset[str]:
+    """The inputs that are 8-bit floats: with two of them, a product may have weights."""
+    return frozenset(name for name, of in spec.inputs.items() if {*of.dtype} <= {*FLOATS_OF_A_BYTE})
 
 
 def _no_factor(name: str, spec: MapSpec, parts: Parts) -> str:

@@ -162,6 +162,7 @@ class MatmulPlan(MatmulSelection[M]):
                     "RIGHT": f"{right}_",
                     "RESULT": f"{self._result}_",
                     **self._span_constants,
+                    **self._weight_constants,
                     **({"CLUSTER": cluster} if cluster > 1 else {}),
                     **self._kind,
                     **self._number,
@@ -180,6 +181,15 @@ class MatmulPlan(MatmulSelection[M]):
             return {}
         ends, of, segments = self.SPAN
         return {"SPAN": of.upper(), "SEGMENTS": int(segments), "ENDS": f"{ends}_"}
+
+    @cached_property
+    def _weight_constants(self) -> dict[str, str]:
+        """Of each weight its operand, and of how many places of batch, rows, columns and depth an element is."""
+        found = list[int]()
+        for name, axes in self.WEIGHTS.items():
+            if name in self._operands:
+                found += [self._operands.index(name), *(dict(axes).get(role, 0) for role in Sizes._fields)]
+        return {"WEIGHTS": ",".join(map(str, found))} if self.WEIGHTS else {}
 
     def _launches(self, views: Views, workspace: int) -> list[Launch]:
         if self._passes:
@@ -263,6 +273,15 @@ class MatmulPlan(MatmulSelection[M]):
         strides = tuple(0 if place is None or view.shape[place] == 1 else view.strides[place] for place in places)
         return view._replace(shape=shape, strides=strides)
 
+    def _steps(self, views: Views, name: str, *dims: str) -> tuple[int, ...]:
+        """An argument's strides along dims of these roles, or what their places share; 0 where it has none."""
+        if name not in views:
+            return (0,) * len(dims)
+        if name not in self.WEIGHTS:
+            return self._along(views, name, *dims).strides
+        strides = dict(zip(dict(self.WEIGHTS[name]), views[name].strides, strict=True))
+        return tuple(strides.get(role, 0) for role in dims)
+
     def _factors(self, views: Views, layout: Layout) -> Iterator[tuple[TensorView, bool]]:
         """Both factors as the layout has them, the contiguous axis last, and whether that is their side."""
         for name, side, is_side in zip(self.FACTORS, _SIDES, layout, strict=False):
@@ -330,7 +349,9 @@ class MatmulPlan(MatmulSelection[M]):
             for name in self._operands:
                 side = of_sides.get(name)
                 roles = ("batch", side, "depth") if side else ("batch", "rows", "columns")
-                words += self._along(views, name, *roles).strides if name in views else (0, 0, 0)
+                words += self._steps(views, name, *roles)
+            if self.WEIGHTS:
+                words += [step for name in self._operands for step in self._steps(views, name, "depth")]
             _remember(self._known_strides, facts, words)
         return self._known_strides[facts]
 

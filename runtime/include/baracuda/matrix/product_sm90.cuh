@@ -440,6 +440,43 @@ template <class Program> struct ProductConsumer {
         }
     }
 
+    // Likewise, of sums that are multiplied by their weights as they are added. A part's are read while the part before
+    // is multiplied.
+    __device__ __forceinline__ void multiply_weighted(Sums& sum, int depth, const ProductTiles<Program>& tile,
+                                                      const Args& args) {
+        static_assert(!Shape::ALTERNATE || !WEIGHTED, "warpgroups take the same tile");
+        using Part = PartShape<Shape::SWAPPED, 64, Shape::STEPS, Shape::BLOCK_N, ROW_SEGMENTS>;
+        const Matrix of_a = Matrix::at(shared.a(0) + first_row * 128, Shape::PANEL);
+        const Matrix of_b = Matrix::at(shared.b(0), Shape::PANEL);
+        const int thread = threadIdx.x % 128, lane = thread % 32;
+        const int down = tile.row + first_row + thread / 32 * 16 + lane / 4, across = tile.column + lane % 4 * 2;
+        const bool has_any = SPAN == Span::NONE || tile.first_term() < int(args.depth);
+        PartWeights<Program, Part> weights = {}, next = {};
+        if (has_any && depth > 0) next.load(args, tile.matrix, down, across, 0);
+#pragma unroll
+        for (int s = 0; s < Shape::STEPS; ++s)
+#pragma unroll
+            for (int i = 0; i < Product::REGISTERS; ++i) sum[s][i] = Sum(0);
+#pragma unroll 1
+        for (int k = 0; k < depth; k += Shape::BLOCK_K) {
+            Sums part;
+            weights = next;
+            start(part, of_a, of_b, true, depth - k);
+            if (has_any && k + Shape::BLOCK_K < depth)
+                next.load(args, tile.matrix, down, across, k + Shape::BLOCK_K);
+            wgmma_wait<0>();
+            release(ring.stage);
+            ring.advance();
+#pragma unroll
+            for (int s = 0; s < Shape::STEPS; ++s) {
+                fence_operand(part[s]);
+                weights.each(args, s, [&](int i, float weight) {
+                    sum[s][i] = math::fma(part[s][i], weight, sum[s][i]);
+                });
+            }
+        }
+    }
+
     __device__ __forceinline__ void store(Sums& sum, ProductStore<Program>& results, const ProductTiles<Program>& tile,
                                           const Args& args) const {
         const int last = tile.span.last_row(args);
@@ -474,7 +511,8 @@ template <class Program> struct ProductConsumer {
         while (tile.next(rank)) {
             Sums sum;
             const int terms = SPAN == Span::NONE ? depth : tile.terms();
-            if constexpr (IN_PARTS) multiply_in_parts(sum, terms);
+            if constexpr (WEIGHTED) multiply_weighted(sum, terms, tile, args);
+            else if constexpr (IN_PARTS) multiply_in_parts(sum, terms);
             else multiply(sum, terms, tile.is_last());
             store(sum, results, tile, args);
             if (Shape::ALTERNATE) skip(tile, depth);

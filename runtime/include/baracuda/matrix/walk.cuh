@@ -1,7 +1,7 @@
 // Matrix products with an epilogue: the result of each cell is made of the sum of its products and of what else the
 // program reads there.
 //
-// A program has one body, Epilogue (see body.cuh). Macros name the factors, [batch, row, depth] and
+// A program has one body, Epilogue (see body.cuh), and Terms where parts of the depth have weights. Macros name the factors, [batch, row, depth] and
 // [batch, column, depth], and the first output. Each factor is contiguous along its side (SIDE) or along the depth,
 // unless they are STRIDED. With TMA, the copy engine moves factors, and a result of 16-bit elements. With COPIED,
 // threads copy factors for the instructions that usually take what TMA moves, whose sums no others repeat.
@@ -11,6 +11,7 @@
 #include <baracuda/map/body.cuh>
 #include <baracuda/map/reduce.cuh>
 #include <baracuda/matrix/spans.cuh>
+#include <baracuda/matrix/weights.cuh>
 #if BARACUDA_TMA
 #include <baracuda/arch/tma_sm90.cuh>
 #endif
@@ -37,6 +38,9 @@ template <int OPERANDS_> struct WalkArgs {
 #endif
     long long batch, rows, columns, depth;
     long long stride[OPERANDS][3];  // of each operand, along batch, rows and columns; of factors, batch, side and depth
+#ifdef BARACUDA_WEIGHTS
+    long long depth_stride[OPERANDS];  // of what weights are made of
+#endif
 };
 template <class M> using ScratchOf = typename M::Value*;  // no sum is in memory: it is a copied factor's place
 

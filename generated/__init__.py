@@ -58,6 +58,7 @@ _CLASSES = {
     "matrix.block_scaled_mm": "BlockScaledMmDescriptor BlockScaledMmPlan",
     "matrix.dense_gemm": "DenseGemmDescriptor DenseGemmPlan",
     "matrix.dense_gemm_backward": "DenseGemmBackwardDescriptor DenseGemmBackwardPlan",
+    "matrix.grouped_block_scaled_mm": "GroupedBlockScaledMmDescriptor GroupedBlockScaledMmPlan",
     "matrix.grouped_mm": "GroupedMmDescriptor GroupedMmPlan",
     "matrix.grouped_mm_backward": "GroupedMmBackwardDescriptor GroupedMmBackwardPlan",
     "matrix.int4_linear": "Int4LinearDescriptor Int4LinearPlan",
@@ -181,6 +182,7 @@ if TYPE_CHECKING:
     from .matrix.block_scaled_mm import *
     from .matrix.dense_gemm import *
     from .matrix.dense_gemm_backward import *
+    from .matrix.grouped_block_scaled_mm import *
     from .matrix.grouped_mm import *
     from .matrix.grouped_mm_backward import *
     from .matrix.int4_linear import *

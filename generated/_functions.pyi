@@ -238,6 +238,11 @@ def group_norm_backward(dy: rt.Array, x: rt.Array, gamma: rt.Array = None, mu: r
     """Gradients of group_norm with respect to x and gamma and beta. See `GroupNormBackwardPlan.run`,
     `GroupNormBackwardDescriptor`."""
 
+def grouped_block_scaled_mm(x: rt.Array, w: rt.Array, scale_x: rt.Array, scale_w: rt.Array, ends: rt.Array, *,
+                            element: DTypeLike, y: rt.Array = None, stream: rt.Stream = None) -> Any:
+    """Rows of 8-bit floats that are sorted by group times the matrix of their group, with a scale for each block of
+    both. See `GroupedBlockScaledMmPlan.run`, `GroupedBlockScaledMmDescriptor`."""
+
 def grouped_mm(x: rt.Array, w: rt.Array, ends: rt.Array, *, y: rt.Array = None, stream: rt.Stream = None) -> Any:
     """Rows that are sorted by group times the matrix of their group, with the same bits in a batch of any size. See
     `GroupedMmPlan.run`, `GroupedMmDescriptor`."""

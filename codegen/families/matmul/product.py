@@ -77,8 +77,6 @@ def product_of(expr: Expr, spec: MapSpec, parts: Parts, number: int = 0) -> Prod
         text = f"{types} are no factors of one product; both are of T, or both of 8-bit floats or of 8-bit ints"
         raise ProgramError(text, number)
     span = span_of(expr, spec, parts, number)
-    if span and kind_of_factor(dtypes_of(a, spec)) != ("T",):
-        raise ProgramError(f"{span.ends!r} says which terms count; then factors are of type T, not of 8 bits", number)
     of_a, of_b, group = parts.dims[a], parts.dims[b], frozenset({span.matrix} if span else ())
     both = (of_a & of_b) - {*summed} - group
     rows, columns, depth = of_a - of_b - group, of_b - of_a - group, {*summed} - group
@@ -89,6 +87,9 @@ def product_of(expr: Expr, spec: MapSpec, parts: Parts, number: int = 0) -> Prod
     batch = next(iter(both | group), "")
     roles = (("batch", batch), ("rows", min(rows)), ("columns", min(columns)), ("depth", min(depth)))
     dims = {role: dim for role, dim in roles if dim}
+    if span and span.dim in depth and kind_of_factor(dtypes_of(a, spec)) != ("T",):
+        text = f"{span.ends!r} says how much of {span.dim} counts; then factors are of type T, not of 8 bits"
+        raise ProgramError(text, number)
     weight = (terms := terms_of(expr)) and terms.weight
     if weight and kind_of_factor(dtypes_of(a, spec)) != FLOATS_OF_A_BYTE:
         text = f"{to_source(weight)} is multiplied with each term; of factors of 8-bit floats alone, else with the sum"

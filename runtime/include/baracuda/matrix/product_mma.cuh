@@ -129,8 +129,9 @@ template <class Program> struct ProductTile {
         const int blocks = int((left.depth + BLOCK_K - 1) / BLOCK_K);
         clear();
         WeightsOf<Program, PartShape<false, 16, TALL, COLUMNS, ROW_SEGMENTS>> weights;
-        const long long down = row + first_row + Multiply::row(0), across = column + first_column + Multiply::col(0);
+        [[maybe_unused]] const long long across = column + first_column + Multiply::col(0);
         if constexpr (WEIGHTED) {
+            if (blocks > 0) weights.seek(args, matrix, row + first_row + Multiply::row(0), across);
             static_assert(Multiply::ROWS == 16 && BLOCKS * BLOCK_K == WEIGHTED_PART, "parts are whole blocks");
 #pragma unroll
             for (int i = 0; i < TALL; ++i)
@@ -148,11 +149,12 @@ template <class Program> struct ProductTile {
             if (block + STAGES - 1 < blocks) load(left, right, row, column, block + STAGES - 1);
             cp_async_commit_group();
             if constexpr (WEIGHTED) {
-                if (block % BLOCKS == 0) weights.load(args, matrix, down, across, (long long)block * BLOCK_K);
+                if (block % BLOCKS == 0) weights.read(args, across, (long long)block * BLOCK_K);
             }
             multiply(block, first_row, first_column);
             if constexpr (WEIGHTED) {
                 if (block % BLOCKS == BLOCKS - 1 || block == blocks - 1) {
+                    weights.take(args);
                     add_part(weights, args);
                     clear();
                 }

@@ -221,7 +221,7 @@ __device__ __forceinline__ void copy_panel(unsigned char* to, const T* from, lon
 template <class Program>
 __device__ __forceinline__ void produce(const ProductShared& shared, unsigned char* memory,
                                         const typename Program::Args& args) {
-    static_assert(SPAN == Span::NONE, "parts of matrices are moved by TMA, or by another kernel");
+    static_assert(SPAN != Span::DEPTH, "parts of the depth are moved by TMA, or by another kernel");
     using Shape = ProductShape;
     using Of = Factors<Program>;
     const long long *const of_left = args.stride[Of::Left::OPERAND], *const of_right = args.stride[Of::Right::OPERAND];
@@ -230,8 +230,10 @@ __device__ __forceinline__ void produce(const ProductShared& shared, unsigned ch
         const long long row = Shape::SWAPPED ? tile.column : tile.row, column = Shape::SWAPPED ? tile.row : tile.column;
         const auto* const left = (args.*Of::LEFT_ARRAY).data + tile.matrix * of_left[0] + row * of_left[1];
         const auto* const right = (args.*Of::RIGHT_ARRAY).data + tile.matrix * of_right[0] + column * of_right[1];
+        const long long from = SPAN == Span::NONE ? 0 : tile.first_term();
+        const long long end = SPAN == Span::NONE ? args.depth : from + tile.terms();
 #pragma unroll 1
-        for (long long k = 0; k < args.depth; k += Shape::BLOCK_K) {
+        for (long long k = from; k < end; k += Shape::BLOCK_K) {
             shared.empty(ring.stage).wait(ring.parity ^ 1);
             unsigned char *const a = memory + ring.stage * Shape::STAGE, *const b = a + Shape::A;
             copy_panel<Shape::SWAPPED ? Shape::BLOCK_N : Shape::BLOCK_M>(
@@ -451,8 +453,11 @@ template <class Program> struct ProductConsumer {
         const int thread = threadIdx.x % 128, lane = thread % 32;
         const int down = tile.row + first_row + thread / 32 * 16 + lane / 4, across = tile.column + lane % 4 * 2;
         const bool has_any = SPAN == Span::NONE || tile.first_term() < int(args.depth);
-        PartWeights<Program, Part> weights = {}, next = {};
-        if (has_any && depth > 0) next.load(args, tile.matrix, down, across, 0);
+        PartWeights<Program, Part> weights = {};
+        if (has_any && depth > 0) {
+            weights.seek(args, tile.matrix, down, across);
+            weights.read(args, across, 0);
+        }
 #pragma unroll
         for (int s = 0; s < Shape::STEPS; ++s)
 #pragma unroll
@@ -460,10 +465,9 @@ template <class Program> struct ProductConsumer {
 #pragma unroll 1
         for (int k = 0; k < depth; k += Shape::BLOCK_K) {
             Sums part;
-            weights = next;
+            weights.take(args);
             start(part, of_a, of_b, true, depth - k);
-            if (has_any && k + Shape::BLOCK_K < depth)
-                next.load(args, tile.matrix, down, across, k + Shape::BLOCK_K);
+            if (has_any && k + Shape::BLOCK_K < depth) weights.read(args, across, k + Shape::BLOCK_K);
             wgmma_wait<0>();
             release(ring.stage);
             ring.advance();

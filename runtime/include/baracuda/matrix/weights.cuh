@@ -48,34 +48,52 @@ template <class A, class Shape> struct WeightsIn {
     static constexpr int ACROSSES = EIGHT_SHARE ? Shape::WIDE / RUN : Shape::WIDE / 4;
     static_assert(OF_DEPTH % WEIGHTED_PART == 0, "a part has one weight");
 
-    T value[DOWNS][ACROSSES];
+    T value[DOWNS][ACROSSES], ahead[DOWNS][ACROSSES];  // of the part at hand, and of the next one
+    const T* at[DOWNS];                                // of the first part, in the first column
 
     // The element of sum `i` of a step.
     __device__ __forceinline__ T of(int step, int i) const {
         const int d = OF_DOWN == 0 ? 0 : STEP_SHARES ? step : 2 * step + i / 2 % 2;
         return value[d][EIGHT_SHARE ? i / 4 * 8 / RUN : i / 4 * 2 + i % 2];
     }
-    // Of the sums from (down, across) of a matrix on, for the part of the depth that begins at k.
+    // Of the sums from (down, across) of a matrix on.
     template <typename INT, class Args>
-    __device__ __forceinline__ void load(const T* data, const Args& args, INT matrix, INT down, INT across, INT k) {
+    __device__ __forceinline__ void seek(const T* data, const Args& args, INT matrix, INT down, INT across) {
         const long long* const stride = args.stride[OPERAND];
-        const INT last_down = INT(Shape::DOWN ? args.columns : args.rows) - 1;
-        const INT last_across = INT(Shape::DOWN ? args.rows : args.columns) - 1;
+        const INT last = INT(Shape::DOWN ? args.columns : args.rows) - 1;
         const T* const first =
-            data + element<OF_BATCH>(matrix, stride[0]) + element<OF_DEPTH>(k, args.depth_stride[OPERAND]);
+            data + element<OF_BATCH>(matrix, stride[0]) + (ACROSSES == 1 ? column_at(args, across) : 0);
 #pragma unroll
         for (int d = 0; d < DOWNS; ++d) {
             const INT row = down + (STEP_SHARES ? Shape::STEP * d : Shape::STEP * (d / 2) + 8 * (d % 2));
-            const T* const of_row = first + element<OF_DOWN>(min(row, last_down), stride[Shape::DOWN ? 2 : 1]);
+            at[d] = first + element<OF_DOWN>(min(row, last), stride[Shape::DOWN ? 2 : 1]);
+        }
+    }
+    // Reads ahead what the part of the depth has that begins at k.
+    template <typename INT, class Args>
+    __device__ __forceinline__ void read(const Args& args, INT across, INT k) {
+        const long long part = element<OF_DEPTH>(k, args.depth_stride[OPERAND]);
+#pragma unroll
+        for (int d = 0; d < DOWNS; ++d)
 #pragma unroll
             for (int c = 0; c < ACROSSES; ++c) {
                 const INT column = across + (EIGHT_SHARE ? RUN * c : c / 2 * 8 + c % 2);
-                value[d][c] = of_row[element<OF_ACROSS>(min(column, last_across), stride[Shape::DOWN ? 1 : 2])];
+                ahead[d][c] = at[d][part + (ACROSSES == 1 ? 0 : column_at(args, column))];
             }
-        }
+    }
+    __device__ __forceinline__ void take() {
+#pragma unroll
+        for (int d = 0; d < DOWNS; ++d)
+#pragma unroll
+            for (int c = 0; c < ACROSSES; ++c) value[d][c] = ahead[d][c];
     }
 
 private:
+    template <typename INT, class Args>
+    __device__ __forceinline__ static long long column_at(const Args& args, INT column) {
+        const INT last = INT(Shape::DOWN ? args.rows : args.columns) - 1;
+        return element<OF_ACROSS>(min(column, last), args.stride[OPERAND][Shape::DOWN ? 1 : 2]);
+    }
     // How far the element of a place is.
     template <int SHARED, typename INT> __device__ __forceinline__ static long long element(INT place,
                                                                                             long long stride) {
@@ -95,10 +113,16 @@ struct PartWeights : HeldOf<Shape, decltype(body_of(static_cast<const typename P
     using A = typename Program::acc_t;
 
     template <typename INT, class Args>
-    __device__ __forceinline__ void load(const Args& args, INT matrix, INT down, INT across, INT k) {
+    __device__ __forceinline__ void seek(const Args& args, INT matrix, INT down, INT across) {
         Program::Terms::read_arrays(*this, args, [&](auto& held, const auto* data, int) {
-            held.load(data, args, matrix, down, across, k);
+            held.seek(data, args, matrix, down, across);
         });
+    }
+    template <typename INT, class Args> __device__ __forceinline__ void read(const Args& args, INT across, INT k) {
+        Program::Terms::read_arrays(*this, args, [&](auto& held, const auto*, int) { held.read(args, across, k); });
+    }
+    template <class Args> __device__ __forceinline__ void take(const Args& args) {
+        Program::Terms::read_arrays(*this, args, [](auto& held, const auto*, int) { held.take(); });
     }
     // add(i, weight) for each sum of a step.
     template <class Args, class Add>

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from baracuda.runtime import MatmulPlan
 from baracuda.runtime.families.matmul.schedules import BYTES
@@ -41,4 +41,5 @@ class MatmulOp(MapOp):
 
     @property
     def bodies(self) -> tuple[Body, ...]:
-        return (self.terms, self.epilogue) if self.weights else (self.epilogue,)
+        weights = (replace(self.terms, name=Name("weights")),) if self.weights else ()
+        return (*weights, self.epilogue)

@@ -1,10 +1,11 @@
 // Matrix products with an epilogue: the result of each cell is made of the sum of its products and of what else the
 // program reads there.
 //
-// A program has one body, Epilogue (see body.cuh), and Terms where parts of the depth have weights. Macros name the factors, [batch, row, depth] and
-// [batch, column, depth], and the first output. Each factor is contiguous along its side (SIDE) or along the depth,
-// unless they are STRIDED. With TMA, the copy engine moves factors, and a result of 16-bit elements. With COPIED,
-// threads copy factors for the instructions that usually take what TMA moves, whose sums no others repeat.
+// A program has a body, Epilogue (see body.cuh), and Weights where parts of sums have weights (weights.cuh). Macros
+// name the factors, [batch, row, depth] and [batch, column, depth], and the first output. Each factor is contiguous
+// along its side (SIDE) or along the depth, unless they are STRIDED. With TMA, the copy engine moves factors, and a
+// result of 16-bit elements. With COPIED, threads copy factors for the instructions that usually take what TMA moves,
+// whose sums no others repeat.
 #pragma once
 
 #include <baracuda/arch/cluster_dims.cuh>

@@ -1,6 +1,6 @@
-// What a part of a product's sum is multiplied with before it is added to the sum: the weight that a program's Terms
-// make of arrays, as scales of blocks of 8-bit factors. A thread reads an element of these once for all of its sums that
-// share it.
+// What a part of a product's sum is multiplied with before it is added to the sum: the weight that a program's Weights
+// make of arrays, as scales of blocks of 8-bit factors. A thread reads an element of an array once for all of its sums
+// that share it.
 #pragma once
 
 #include <baracuda/map/reduce.cuh>
@@ -109,25 +109,25 @@ Body<Reads<READS...>, Writes, Places...> body_of(const Body<Reads<READS...>, Wri
 
 // The weights of a thread's sums in a part of the depth.
 template <class Program, class Shape>
-struct PartWeights : HeldOf<Shape, decltype(body_of(static_cast<const typename Program::Terms*>(nullptr)))> {
+struct PartWeights : HeldOf<Shape, decltype(body_of(static_cast<const typename Program::Weights*>(nullptr)))> {
     using A = typename Program::acc_t;
 
     template <typename INT, class Args>
     __device__ __forceinline__ void seek(const Args& args, INT matrix, INT down, INT across) {
-        Program::Terms::read_arrays(*this, args, [&](auto& held, const auto* data, int) {
+        Program::Weights::read_arrays(*this, args, [&](auto& held, const auto* data, int) {
             held.seek(data, args, matrix, down, across);
         });
     }
     template <typename INT, class Args> __device__ __forceinline__ void read(const Args& args, INT across, INT k) {
-        Program::Terms::read_arrays(*this, args, [&](auto& held, const auto*, int) { held.read(args, across, k); });
+        Program::Weights::read_arrays(*this, args, [&](auto& held, const auto*, int) { held.read(args, across, k); });
     }
     template <class Args> __device__ __forceinline__ void take(const Args& args) {
-        Program::Terms::read_arrays(*this, args, [](auto& held, const auto*, int) { held.take(); });
+        Program::Weights::read_arrays(*this, args, [](auto& held, const auto*, int) { held.take(); });
     }
     // add(i, weight) for each sum of a step.
     template <class Args, class Add>
     __device__ __forceinline__ void each(const Args& args, int step, const Add& add) const {
-        Program::Terms::compute(args, Lanes<Add>{*this, step, add});
+        Program::Weights::compute(args, Lanes<Add>{*this, step, add});
     }
 
 private:

@@ -77,14 +77,14 @@ class _Values:
                 return _real(self.read(arg))
             case Call(op=op, args=args):
                 return self._call(op, [self.read(a) for a in args])
-            case Reduce(kind="sum", dims=dims) if of := Contraction.of(expr, self.names, self.names.get, self.space):
-                sides, weights = [self.names[name] for name in of.factors], [self.read(w) for w in of.weights]
+            case Reduce(kind="sum", dims=dims) if c := Contraction.of(expr, self.names, self.names.get, self.space):
+                sides, weights = [self.names[name] for name in c.factors], [self.read(w) for w in c.weights]
                 if (placed := sides_of(weights, sides)) is None:
                     return reduce(self.xp, "sum", self.read(expr.arg), dims, self.space)
                 for side, weight in zip(placed, weights, strict=True):
                     sides[side] = sides[side] * weight
-                holds = None if of.condition is None else self.read(of.condition)
-                return contracted(self.xp, *sides, dims, self.space, holds)
+                holds = None if c.condition is None else self.read(c.condition)
+                return contracted(self.xp, sides[0], sides[1], dims, self.space, holds)
             case Reduce(kind=kind, arg=arg, dims=dims):
                 return reduce(self.xp, kind, self.read(arg), dims, self.space)
             case Read(tensor=tensor, dims=dims, places=places, outside=outside):
@@ -188,8 +188,8 @@ class Contraction:
         multiplied = {part.id for part in parts if isinstance(part, Name)}
         known = [name for name in names if name in multiplied]
         for pair in combinations(known, 2):
-            values = [value(name) for name in pair]
-            if is_contraction(*values, expr.dims, space, selected=condition is not None):
+            x, y = (value(name) for name in pair)
+            if is_contraction(x, y, expr.dims, space, selected=condition is not None):
                 a, b = sorted(map(Name, pair), key=parts.index)
                 rest = [*parts]
                 rest.remove(a)
@@ -204,7 +204,8 @@ def sides_of(weights: Iterable[Any], factors: Iterable[Any]) -> list[int] | None
     found = []
     for weight in weights:
         own = (1,) * (len(shapes[0]) - np.ndim(weight)) + np.shape(weight)
-        side = next((i for i, shape in enumerate(shapes) if all(m in (1, n) for m, n in zip(own, shape))), None)
+        fits = [all(m in (1, n) for m, n in zip(own, shape, strict=True)) for shape in shapes]
+        side = fits.index(True) if True in fits else None
         if side is None:
             return None
         found.append(side)
@@ -344,12 +345,12 @@ class _Bounds:
                 return self._cast(self.how.casts[to], self._rounded_to_float(self.read(arg)))
             case Call(op=op, args=args):
                 return self._call(op, [self.read(a) for a in args])
-            case Reduce(kind="sum", dims=dims) if of := Contraction.of(expr, self.names, self._value, self.space):
-                factors, weights = [self.names[name] for name in of.factors], [self.read(w) for w in of.weights]
+            case Reduce(kind="sum", dims=dims) if c := Contraction.of(expr, self.names, self._value, self.space):
+                factors, weights = [self.names[name] for name in c.factors], [self.read(w) for w in c.weights]
                 placed = sides_of([w.value for w in weights], [factor.value for factor in factors])
                 if placed is None:
                     return self._reduce("sum", self.read(expr.arg), dims)
-                holds = None if of.condition is None else self.read(of.condition).value
+                holds = None if c.condition is None else self.read(c.condition).value
                 return self._contraction(factors, list(zip(placed, weights, strict=True)), dims, holds)
             case Reduce(kind=kind, arg=arg, dims=dims):
                 return self._reduce(kind, self.read(arg), dims)

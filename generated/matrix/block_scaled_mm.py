@@ -16,7 +16,7 @@ class BlockScaledMmDescriptor(rt.MapDescriptor):
 
 
 class BlockScaledMmPlan(rt.MatmulPlan[BlockScaledMmDescriptor]):
-    """Products of matrices of 8-bit floats that have a scale for each block, whose rows have the same bits in a batch of any size.
+    """Products of matrices of 8-bit floats with scales of blocks, whose rows have the same bits in a batch of any size.
 
         y = sum(a * b * scale_a[row, depth // 128] * scale_b[col // 128, depth // 128], depth)
 

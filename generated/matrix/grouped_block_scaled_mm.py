@@ -20,7 +20,7 @@ class GroupedBlockScaledMmDescriptor(rt.MapDescriptor):
 
 
 class GroupedBlockScaledMmPlan(rt.MatmulPlan[GroupedBlockScaledMmDescriptor]):
-    """Rows of 8-bit floats that are sorted by group times the matrix of their group, with a scale for each block of both.
+    """Rows of 8-bit floats that are sorted by group times the matrix of their group, with scales of blocks.
 
         y[i] = (x[i] * scale_x[i]) @ (w[g] * scale_w[g]).T, where g is the first group with i < ends[g]; 0 where there
             is none

@@ -51,12 +51,12 @@ def _multiplied(parts: Iterable[Expr]) -> Expr:
 
 
 def weights_of(weight: Expr, dims: Mapping[str, str], spec: MapSpec, parts: Parts, number: int) -> tuple[Weight, ...]:
-    """What a weight of a product along `dims`, by their roles, is made of; raises ProgramError if none multiply by it."""
+    """What a weight is made of, in a product along `dims`, by their roles; raises ProgramError if none multiply it."""
     found = dict[str, Weight]()
     for part in _reads(weight, parts, number):
         if isinstance(part, Read):
-            axes = tuple(_axis(part, dim, place, spec, number) for dim, place in zip(part.dims, part.places, strict=True))
-            one = Weight(part.tensor, axes)
+            places_of = zip(part.dims, part.places, strict=True)
+            one = Weight(part.tensor, tuple(_axis(part, dim, place, spec, number) for dim, place in places_of))
         else:
             one = Weight(part.id, tuple((dim, 1) for dim in spec.inputs[part.id].dims))
         for dim, places in one.axes:
@@ -79,7 +79,7 @@ def _reads(expr: Expr, parts: Parts, number: int) -> Iterator[Name | Read]:
         case Name(id=name) if line := parts.line(name):
             yield from _reads(line.expr, parts, number)
         case Name(id=name):
-            yield from [expr] if name in parts.dims and parts.dims[name] else []
+            yield from [expr] if parts.dims.get(name) else []
         case Read():
             yield expr
         case _:
@@ -96,8 +96,8 @@ def _axis(read: Read, along: str, place: Expr, spec: MapSpec, number: int) -> tu
             wanted = f"ceil_div({spec.dims[dim].of}, {places})"
             if spec.dims[along].of.replace(" ", "") == wanted.replace(" ", ""):
                 return dim, places
-            text = f"{read.tensor!r} has {spec.dims[along].of} elements along {along}; give it {wanted}, and none is outside"
-            raise ProgramError(text, number)
+            text = f"{read.tensor!r} has {spec.dims[along].of} elements along {along}; give it {wanted}"
+            raise ProgramError(f"{text}, and none is outside", number)
     text = f"{read.tensor!r} is read at {to_source(place)} in a product; it can be read at a dim, or a dim // a number"
     raise ProgramError(text, number)
 

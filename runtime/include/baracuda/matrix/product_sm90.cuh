@@ -474,9 +474,8 @@ template <class Program> struct ProductConsumer {
 #pragma unroll
             for (int s = 0; s < Shape::STEPS; ++s) {
                 fence_operand(part[s]);
-                weights.each(args, s, [&](int i, float weight) {
-                    sum[s][i] = math::fma(part[s][i], weight, sum[s][i]);
-                });
+                weights.each(args, s,
+                             [&](int i, float weight) { sum[s][i] = math::fma(part[s][i], weight, sum[s][i]); });
             }
         }
     }

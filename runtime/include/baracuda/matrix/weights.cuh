@@ -114,9 +114,8 @@ struct PartWeights : HeldOf<Shape, decltype(body_of(static_cast<const typename P
 
     template <typename INT, class Args>
     __device__ __forceinline__ void seek(const Args& args, INT matrix, INT down, INT across) {
-        Program::Weights::read_arrays(*this, args, [&](auto& held, const auto* data, int) {
-            held.seek(data, args, matrix, down, across);
-        });
+        Program::Weights::read_arrays(
+            *this, args, [&](auto& held, const auto* data, int) { held.seek(data, args, matrix, down, across); });
     }
     template <typename INT, class Args> __device__ __forceinline__ void read(const Args& args, INT across, INT k) {
         Program::Weights::read_arrays(*this, args, [&](auto& held, const auto*, int) { held.read(args, across, k); });

@@ -121,8 +121,8 @@ def renamed(product: Product, names: Mapping[str, str]) -> Product:
 
 
 def factors_of_bytes(spec: MapSpec) -> frozenset[str]:
-    """The inputs that are 8-bit floats: with two of them, a product may have weights."""
-    return frozenset(name for name, of in spec.inputs.items() if {*of.dtype} <= {*FLOATS_OF_A_BYTE})
+    """The inputs of 8 bits: what else is multiplied with two of them is a weight."""
+    return frozenset(name for name, of in spec.inputs.items() if kind_of_factor(of.dtype) in ALIKE)
 
 
 def _no_factor(name: str, spec: MapSpec, parts: Parts) -> str:

@@ -225,14 +225,14 @@ outputs: {y: {dims: [row, col]}}
 program: y = sum(a * s[row, depth // 128] * (t[col // 64, depth // 128] * b), depth)
 """
 REFUSED_WEIGHTS = {
-    ("depth // 128] * (t", "depth // 64] * (t", "ceil_div(k, 128)", "ceil_div(k, 64)", "t[col // 64, depth // 128] * ", ""): (
-        "'s' is one number for 64 of depth; products add up 128 of it at a time: read it at depth // 128, or // a multiple"
+    ("depth // 128", "depth // 64", "k, 128", "k, 64"): (
+        "'s' is one number for 64 of depth; products add up 128 of it at a time: read it at depth // 128, or // a"
     ),
     ("ceil_div(k, 128)", "ceil_div(k, 64)"): "'s' has ceil_div(k, 64) elements along part; give it ceil_div(k, 128)",
     ("t[col // 64, ", "t[(col + 1) // 64, "): "'t' is read at (index(col) + 1) // 64 in a product",
     ("(t[", "(index(row) * t["): "index(row) is no part of a weight; make an input of it",
-    ("t[col // 64, depth // 128]", "s[row, 0]"): "'s' is read at 0 in a product",
-    ("dtype: f8e4m3", "dtype: T"): "is multiplied with each term; of factors of 8-bit floats alone, else with the sum",
+    ("s[row, depth // 128]", "s[row, 0]"): "'s' is read at 0 in a product",
+    ("dtype: f8e4m3", "dtype: i8"): "is multiplied with each term; of factors of 8-bit floats alone, else with the sum",
 }
 
 

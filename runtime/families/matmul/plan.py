@@ -23,7 +23,7 @@ from ..map.geometry import IndexSpace, MapDescriptor
 from ..map.passed import DeclaredPass, PassedPlan
 from ..map.plan import MapPlan
 from .matmul_pass import MatmulPass
-from .schedules import FLOATS_OF_A_BYTE, PANEL, PORTABLE, Sizes, shared_bytes
+from .schedules import FLOATS_OF_A_BYTE, PANEL, PORTABLE, Sizes, copying, shared_bytes
 from .selection import MatmulSelection
 from .variants import LAYOUTS, Layout, Variant, whole
 
@@ -133,7 +133,10 @@ class MatmulPlan(MatmulSelection[M]):
         return not variant.staged or element.row.bytes == _HALF
 
     def _schedule(self, variant: Variant) -> Schedule:
-        own = variant.tma or variant.copied or not self._has_tma
+        if variant.copied:
+            assert isinstance(self.sku.schedule, Schedule)
+            return copying(self.sku.schedule)
+        own = variant.tma or not self._has_tma
         schedule = self.sku.schedule if own else Schedule.parse(PORTABLE[self.multiplied(self.element)[0]])
         assert isinstance(schedule, Schedule)
         return schedule

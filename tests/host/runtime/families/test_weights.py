@@ -1,5 +1,5 @@
-"""Invariant: parts of a product's depth are multiplied with what the program reads for them, whichever rows, columns and
-parts share an element, and the bits of a row follow from it alone: in every tile, of every group."""
+"""Invariant: parts of a product's depth are multiplied with what the program reads for them, whichever rows, columns
+and parts share an element, and the bits of a row follow from it alone: in every tile, of every group."""
 
 from __future__ import annotations
 

@@ -55,8 +55,10 @@ _CLASSES = {
     "loss.reduced_loss": "ReducedLossDescriptor ReducedLossPlan",
     "loss.reduced_loss_backward": "ReducedLossBackwardDescriptor ReducedLossBackwardPlan",
     "matrix.baddbmm": "BaddbmmDescriptor BaddbmmPlan",
+    "matrix.block_scaled_mm": "BlockScaledMmDescriptor BlockScaledMmPlan",
     "matrix.dense_gemm": "DenseGemmDescriptor DenseGemmPlan",
     "matrix.dense_gemm_backward": "DenseGemmBackwardDescriptor DenseGemmBackwardPlan",
+    "matrix.grouped_block_scaled_mm": "GroupedBlockScaledMmDescriptor GroupedBlockScaledMmPlan",
     "matrix.grouped_mm": "GroupedMmDescriptor GroupedMmPlan",
     "matrix.grouped_mm_backward": "GroupedMmBackwardDescriptor GroupedMmBackwardPlan",
     "matrix.int4_linear": "Int4LinearDescriptor Int4LinearPlan",
@@ -179,8 +181,10 @@ if TYPE_CHECKING:
     from .loss.reduced_loss import *
     from .loss.reduced_loss_backward import *
     from .matrix.baddbmm import *
+    from .matrix.block_scaled_mm import *
     from .matrix.dense_gemm import *
     from .matrix.dense_gemm_backward import *
+    from .matrix.grouped_block_scaled_mm import *
     from .matrix.grouped_mm import *
     from .matrix.grouped_mm_backward import *
     from .matrix.int4_linear import *

@@ -73,6 +73,11 @@ def binary_backward(dy: rt.Array, a: rt.Array, b: rt.Array, *, kind: str, da: rt
                     stream: rt.Stream = None) -> _binary_backward:
     """Gradients of binary with respect to a and b. See `BinaryBackwardPlan.run`, `BinaryBackwardDescriptor`."""
 
+def block_scaled_mm(a: rt.Array, b: rt.Array, scale_a: rt.Array, scale_b: rt.Array, *, element: DTypeLike,
+                    y: rt.Array = None, stream: rt.Stream = None) -> Any:
+    """Products of matrices of 8-bit floats with scales of blocks, whose rows have the same bits in a batch of any
+    size. See `BlockScaledMmPlan.run`, `BlockScaledMmDescriptor`."""
+
 def causal_conv1d(x: rt.Array, weight: rt.Array, bias: rt.Array = None, initial_states: rt.Array = None,
                   cu_seqlens: rt.Array = None, *, use_silu: bool | None = None, has_final_states: bool = False,
                   y: rt.Array = None, final_states: rt.Array = None, stream: rt.Stream = None) -> Any:
@@ -232,6 +237,11 @@ def group_norm_backward(dy: rt.Array, x: rt.Array, gamma: rt.Array = None, mu: r
                         stream: rt.Stream = None) -> Any:
     """Gradients of group_norm with respect to x and gamma and beta. See `GroupNormBackwardPlan.run`,
     `GroupNormBackwardDescriptor`."""
+
+def grouped_block_scaled_mm(x: rt.Array, w: rt.Array, scale_x: rt.Array, scale_w: rt.Array, ends: rt.Array, *,
+                            element: DTypeLike, y: rt.Array = None, stream: rt.Stream = None) -> Any:
+    """Rows of 8-bit floats that are sorted by group times the matrix of their group, with scales of blocks. See
+    `GroupedBlockScaledMmPlan.run`, `GroupedBlockScaledMmDescriptor`."""
 
 def grouped_mm(x: rt.Array, w: rt.Array, ends: rt.Array, *, y: rt.Array = None, stream: rt.Stream = None) -> Any:
     """Rows that are sorted by group times the matrix of their group, with the same bits in a batch of any size. See

@@ -222,6 +222,22 @@ def _scaled_mm(fields: Fields, t: Tensors) -> dict[str, Any]:
     return {"y": torch._scaled_mm(t["a"], t["b"].t(), *scales, bias=t.get("bias"), out_dtype=fields["element"])}
 
 
+def _block_scaled_mm(fields: Fields, t: Tensors) -> dict[str, Any]:
+    """With scales of a whose rows are contiguous, and fours of rows and of blocks, as cuBLAS takes them."""
+    a, scale_a, scale_b = t["a"], t["scale_a"], t["scale_b"]
+    rows, parts = -len(a) % 4, -scale_b.shape[1] % 4
+    y = F.scaled_mm(
+        F.pad(a.view(torch.uint8), (0, 0, 0, rows)).view(a.dtype) if rows else a,
+        t["b"].t(),
+        F.pad(scale_a, (0, 0, 0, rows)).t().contiguous().t(),
+        F.ScalingType.BlockWise1x128,
+        F.pad(scale_b, (0, parts)).t(),
+        F.ScalingType.BlockWise128x128,
+        output_dtype=fields["element"],
+    )
+    return {"y": y[: len(a)]}
+
+
 def _quantized_linear(fields: Fields, t: Tensors) -> dict[str, Any]:
     """With rows of zeros, where there are fewer than torch takes."""
     x, rows = t["x"], len(t["x"])
@@ -263,6 +279,7 @@ FORWARD: dict[str, Function] = {
         "y": torch.baddbmm(t["c"], t["a"], t["b"], beta=fields["beta"], alpha=fields["alpha"])
     },
     "scaled_mm": _scaled_mm,
+    "block_scaled_mm": _block_scaled_mm,
     "int_mm": lambda fields, t: {"y": torch._int_mm(t["a"], t["b"])},
     "quantized_linear": _quantized_linear,
     "reduce_rows": _reduce_rows,

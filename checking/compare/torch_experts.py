@@ -28,6 +28,14 @@ def _grouped_mm(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
     return {"y": _product(torch, fields, tensors)}
 
 
+def _grouped_block_scaled_mm(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    depth, columns = fields["in_features"], fields["out_features"]
+    of_rows = tensors["scale_x"].repeat_interleave(128, 1)[:, :depth]
+    of_blocks = tensors["scale_w"].repeat_interleave(128, 1).repeat_interleave(128, 2)[:, :columns, :depth]
+    scaled = {"x": tensors["x"].double() * of_rows, "w": tensors["w"].double() * of_blocks, "ends": tensors["ends"]}
+    return {"y": _product(torch, fields, scaled)}
+
+
 def _grouped_swiglu(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
     gate, up = (_product(torch, fields, tensors, name) for name in ("w_gate", "w_up"))
     return {"y": torch.nn.functional.silu(gate) * up}
@@ -67,6 +75,7 @@ def _moe_combine(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]
 FORWARD: dict[str, Callable[[Any, Fields, Tensors], dict[str, Any]]] = {
     "grouped_mm": _grouped_mm,
     "grouped_swiglu": _grouped_swiglu,
+    "grouped_block_scaled_mm": _grouped_block_scaled_mm,
     "masked_mm": _masked_mm,
     "topk_softmax": _topk_softmax,
     "moe_permute": _moe_permute,

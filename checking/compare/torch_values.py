@@ -288,6 +288,14 @@ def _scaled_mm(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
     return {"y": products + tensors["bias"].double() if "bias" in tensors else products}
 
 
+def _block_scaled_mm(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    left, right, of_left, of_right = (tensor.double() for tensor in tensors.values())
+    rows, depth = right.shape
+    of_left = of_left.repeat_interleave(128, 1)[:, :depth]
+    of_right = of_right.repeat_interleave(128, 0).repeat_interleave(128, 1)[:rows, :depth]
+    return {"y": (left * of_left) @ (right * of_right).t()}
+
+
 def _reduce_rows(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
     x = tensors["x"]
     axes = [axis for axis in range(x.dim()) if fields["axes_mask"] >> axis & 1]
@@ -420,6 +428,7 @@ FORWARD: dict[str, Values] = {
     "int4_linear": _int4_linear,
     "linear_cross_entropy": _linear_cross_entropy,
     "scaled_mm": _scaled_mm,
+    "block_scaled_mm": _block_scaled_mm,
     "int_mm": lambda torch, fields, tensors: {"y": tensors["a"].int() @ tensors["b"].int()},
     "quantized_linear": _scaled_mm,
     "reduce_rows": _reduce_rows,

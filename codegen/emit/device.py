@@ -41,6 +41,7 @@ _LOOSE = ("+", "-", "<", "<=", ">", ">=", "==", "!=", "and", "or")  # bind no ti
 _BODY = {
     "cells": (Code("Cells"), Code("The values of cells.")),
     "terms": (Code("Terms"), Code("The terms of sums, and the values of their cells.")),
+    "weights": (Code("Weights"), Code("What a part of a sum is multiplied with, as the term of its sum.")),
     "epilogue": (Code("Epilogue"), Code("The outputs of sums.")),
 }
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import ml_dtypes
@@ -15,7 +16,7 @@ import numpy as np
 from baracuda.runtime.arrays.element import ELEMENTS
 
 from .ops import OPS, NumPy
-from .tree import Call, Cast, Const, Expr, Line, Name, Query, Read, Reduce, terms_of
+from .tree import Call, Cast, Const, Expr, Line, Name, Query, Read, Reduce, factors_in, selected_terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +77,14 @@ class _Values:
                 return _real(self.read(arg))
             case Call(op=op, args=args):
                 return self._call(op, [self.read(a) for a in args])
-            case Reduce(kind="sum", dims=dims) if (terms := terms_of(expr)) and is_contraction(
-                self.names[terms.left], self.names[terms.right], dims, self.space, selected=terms.condition is not None
-            ):
-                holds = None if terms.condition is None else self.read(terms.condition)
-                return contracted(self.xp, self.names[terms.left], self.names[terms.right], dims, self.space, holds)
+            case Reduce(kind="sum", dims=dims) if c := Contraction.of(expr, self.names, self.names.get, self.space):
+                sides, weights = [self.names[name] for name in c.factors], [self.read(w) for w in c.weights]
+                if (placed := sides_of(weights, sides)) is None:
+                    return reduce(self.xp, "sum", self.read(expr.arg), dims, self.space)
+                for side, weight in zip(placed, weights, strict=True):
+                    sides[side] = sides[side] * weight
+                holds = None if c.condition is None else self.read(c.condition)
+                return contracted(self.xp, sides[0], sides[1], dims, self.space, holds)
             case Reduce(kind=kind, arg=arg, dims=dims):
                 return reduce(self.xp, kind, self.read(arg), dims, self.space)
             case Read(tensor=tensor, dims=dims, places=places, outside=outside):
@@ -162,6 +166,50 @@ def is_contraction(a: Any, b: Any, dims: tuple[str, ...], space: Space, *, selec
     axes = dict(zip(space.axes(dims), (space.extents[dim] for dim in dims), strict=True))
     shared = any if selected else all
     return all(map(any, own)) and all(shared(shape[axis] == n for shape in shapes) for axis, n in axes.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """A sum of products of two arrays, by their names, of what else is multiplied, and of where terms count."""
+
+    factors: tuple[str, str]
+    weights: tuple[Expr, ...]
+    condition: Expr | None
+
+    @classmethod
+    def of(
+        cls, expr: Reduce, names: Iterable[str], value: Callable[[str], Any], space: Space
+    ) -> Contraction | None:
+        """The first two factors that are one by `is_contraction`, in the order of `names`."""
+        condition, terms = selected_terms(expr)
+        parts = factors_in(terms) if terms is not None else ()
+        if len(parts) < 2:
+            return None
+        multiplied = {part.id for part in parts if isinstance(part, Name)}
+        known = [name for name in names if name in multiplied]
+        for pair in combinations(known, 2):
+            x, y = (value(name) for name in pair)
+            if is_contraction(x, y, expr.dims, space, selected=condition is not None):
+                a, b = sorted(map(Name, pair), key=parts.index)
+                rest = [*parts]
+                rest.remove(a)
+                rest.remove(b)
+                return cls((a.id, b.id), tuple(rest), condition)
+        return None
+
+
+def sides_of(weights: Iterable[Any], factors: Iterable[Any]) -> list[int] | None:
+    """Which of two factors varies along all that each weight does; None if one has no such factor."""
+    shapes = [np.shape(factor) for factor in factors]
+    found = []
+    for weight in weights:
+        own = (1,) * (len(shapes[0]) - np.ndim(weight)) + np.shape(weight)
+        fits = [all(m in (1, n) for m, n in zip(own, shape, strict=True)) for shape in shapes]
+        side = fits.index(True) if True in fits else None
+        if side is None:
+            return None
+        found.append(side)
+    return found
 
 
 def contracted(xp: Any, a: Any, b: Any, dims: tuple[str, ...], space: Space, holds: Any = None) -> Any:
@@ -297,20 +345,21 @@ class _Bounds:
                 return self._cast(self.how.casts[to], self._rounded_to_float(self.read(arg)))
             case Call(op=op, args=args):
                 return self._call(op, [self.read(a) for a in args])
-            case Reduce(kind="sum", dims=dims) if (terms := terms_of(expr)) and is_contraction(
-                self.names[terms.left].value,
-                self.names[terms.right].value,
-                dims,
-                self.space,
-                selected=terms.condition is not None,
-            ):
-                holds = None if terms.condition is None else self.read(terms.condition).value
-                return self._contraction(self.names[terms.left], self.names[terms.right], dims, holds)
+            case Reduce(kind="sum", dims=dims) if c := Contraction.of(expr, self.names, self._value, self.space):
+                factors, weights = [self.names[name] for name in c.factors], [self.read(w) for w in c.weights]
+                placed = sides_of([w.value for w in weights], [factor.value for factor in factors])
+                if placed is None:
+                    return self._reduce("sum", self.read(expr.arg), dims)
+                holds = None if c.condition is None else self.read(c.condition).value
+                return self._contraction(factors, list(zip(placed, weights, strict=True)), dims, holds)
             case Reduce(kind=kind, arg=arg, dims=dims):
                 return self._reduce(kind, self.read(arg), dims)
             case Read(tensor=tensor, dims=dims, places=places, outside=outside):
                 return self._read(self.names[tensor], dims, [self.read(p) for p in places], self.read(outside))
         raise AssertionError(expr)
+
+    def _value(self, name: str) -> Any:
+        return self.names[name].value
 
     def _read(self, array: Bounded, dims: tuple[str, ...], places: list[Bounded], outside: Bounded) -> Bounded:
         """What lies elsewhere may be anything, so a place that is uncertain makes the value so."""
@@ -379,24 +428,38 @@ class _Bounds:
             error = error + self.how.unit_roundoff * (np.abs(result) + error) + self.how.tiny
         return Bounded(result, error)
 
-    def _contraction(self, a: Bounded, b: Bounded, dims: tuple[str, ...], holds: Any) -> Bounded:
-        """A sum of products, none of which is rounded alone, where a condition `holds` if there is one."""
+    def _contraction(
+        self, factors: list[Bounded], weights: list[tuple[int, Bounded]], dims: tuple[str, ...], holds: Any
+    ) -> Bounded:
+        """A sum of products, none of which is rounded alone, where a condition `holds` if there is one.
+
+        Each of the `weights`, with the number of the factor that varies as it does, is rounded with what it multiplies.
+        """
+        a, b = factors
 
         def sums(x: Any, y: Any) -> Any:
             full = np.broadcast_to(x, np.shape(a.value)), np.broadcast_to(y, np.shape(b.value))
             return contracted(self.xp, *full, dims, self.space, holds)
 
-        sizes = np.abs(a.value), np.abs(b.value)
-        errors = [np.asarray(of.error, np.float64) + self.how.split for of in (a, b)]
+        values, sizes = [a.value, b.value], [np.abs(a.value), np.abs(b.value)]
+        errors = [np.asarray(of.error, np.float64) + self.how.split for of in factors]
+        most = [size + self.how.least for size in sizes]
+        tiny = self.how.tiny * (sums(*most) if weights else 1.0)  # of weights, times what they multiply
+        for side, weight in weights:
+            weight = self._rounded_to_float(weight)
+            size = np.abs(weight.value)
+            values[side] = values[side] * weight.value
+            errors[side] = errors[side] * (size + weight.error) + sizes[side] * weight.error
+            sizes[side], most[side] = sizes[side] * size, most[side] * (size + weight.error)
         moved = sums(sizes[0] + errors[0], errors[1]) + sums(errors[0], sizes[1])
         moved = np.where(np.isnan(moved), np.inf, moved)  # 0 times a factor in any doubt
         along = tuple(dim for dim in dims if all(_has_axis(of.value, dim, self.space) for of in (a, b)))
         count = self.space.count(along)
         if holds is not None and any(_has_axis(holds, dim, self.space) for dim in along):
             count = int(np.max(np.sum(holds, axis=self.space.axes(along)), initial=0))
-        counted = sums(*(size + self.how.least for size in sizes))
-        lost = self.how.depth(along, count) * self.how.unit_roundoff * (counted + moved) + count * self.how.tiny
-        return Bounded(sums(a.value, b.value), moved + lost)
+        roundings = self.how.depth(along, count) + len(weights)
+        lost = roundings * self.how.unit_roundoff * (sums(*most) + moved) + count * self.how.tiny
+        return Bounded(sums(*values), moved + lost + len(weights) * tiny)
 
     def _variance(self, result: Any, arg: Bounded, dims: tuple[str, ...]) -> Bounded:
         """Of parts with a mean each, which are joined along a tree of some depth.

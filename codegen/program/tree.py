@@ -110,28 +110,48 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a sum of products adds up: `left * right`, or only where the condition holds."""
+    """What a sum of products adds up: `left * right`, times a weight if it has one, or only where a condition holds."""
 
     left: str
     right: str
     condition: Expr | None = None
+    weight: Expr | None = None
 
     @property
     def product(self) -> Expr:
-        return Call("mul", (Name(self.left), Name(self.right)))
+        product = Call("mul", (Name(self.left), Name(self.right)))
+        return product if self.weight is None else Call("mul", (product, self.weight))
 
 
 def terms_of(expr: Expr) -> Terms | None:
-    """The terms of `sum(a * b, ...)` or `sum(where(condition, a * b, 0.0), ...)` of two names."""
-    match expr:
-        case Reduce(kind="sum", arg=Call(op="mul", args=(Name(id=a), Name(id=b)))):
-            return Terms(a, b)
-        case Reduce(
-            kind="sum",
-            arg=Call(op="where", args=(condition, Call(op="mul", args=(Name(id=a), Name(id=b))), Const(value=0))),
-        ):
+    """The terms of `sum(a * b, ...)` or `sum(where(condition, a * b, 0.0), ...)`, with a third factor as their weight.
+
+    `a` and `b` are names.
+    """
+    condition, arg = selected_terms(expr)
+    match arg:
+        case Call(op="mul", args=(Name(id=a), Name(id=b))):
             return Terms(a, b, condition)
+        case Call(op="mul", args=(Call(op="mul", args=(Name(id=a), Name(id=b))), weight)):
+            return Terms(a, b, condition, weight)
     return None
+
+
+def selected_terms(expr: Expr) -> tuple[Expr | None, Expr | None]:
+    """Of `sum(terms, ...)` or `sum(where(condition, terms, 0.0), ...)`, the condition and the terms."""
+    match expr:
+        case Reduce(kind="sum", arg=Call(op="where", args=(condition, terms, Const(value=0)))):
+            return condition, terms
+        case Reduce(kind="sum", arg=terms):
+            return None, terms
+    return None, None
+
+
+def factors_in(expr: Expr) -> tuple[Expr, ...]:
+    """What is multiplied in an expression, in order: of `a * (b * c)` all three."""
+    if isinstance(expr, Call) and expr.op == "mul":
+        return tuple(factor for arg in expr.args for factor in factors_in(arg))
+    return (expr,)
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:

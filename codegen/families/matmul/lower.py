@@ -37,6 +37,11 @@ def _span(product: Product) -> tuple[Name, Name, bool] | None:
     return Name(product.span.ends), Name(of), product.span.segments
 
 
+def _weights(product: Product) -> tuple[tuple[Name, tuple[tuple[str, int], ...]], ...]:
+    roles = {dim: role for role, dim in product.roles}
+    return tuple((Name(of.tensor), tuple((roles[dim], n) for dim, n in of.axes)) for of in product.weights)
+
+
 def _of_product(op: MapOp, product: Product | None, chunks: tuple[tuple[Name, str], ...] = ()) -> MatmulOp:
     """The op of a product, or of several passes."""
     return MatmulOp(
@@ -46,4 +51,5 @@ def _of_product(op: MapOp, product: Product | None, chunks: tuple[tuple[Name, st
         second=Name(product.second) if product and product.second else None,
         roles=tuple((role, Name(dim)) for role, dim in product.roles) if product else (),
         span=_span(product) if product else None,
+        weights=_weights(product) if product else (),
     )

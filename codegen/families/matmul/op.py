@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from baracuda.runtime import MatmulPlan
 from baracuda.runtime.families.matmul.schedules import BYTES
@@ -23,6 +23,8 @@ class MatmulOp(MapOp):
     chunks: tuple[tuple[Name, str], ...]  # the dim that passes take in chunks -> how much of it at once
     roles: tuple[tuple[str, Name], ...]  # "batch", "rows", "columns", "depth" -> dim
     span: tuple[Name, Name, bool] | None  # where parts end, of what, and whether they follow each other
+    # What parts of the depth are multiplied with: along each axis a role, and how many places of it share an element.
+    weights: tuple[tuple[Name, tuple[tuple[str, int], ...]], ...]
 
     @property
     def layout_names(self) -> tuple[str, ...]:
@@ -40,4 +42,5 @@ class MatmulOp(MapOp):
 
     @property
     def bodies(self) -> tuple[Body, ...]:
-        return (self.epilogue,)
+        weights = (replace(self.terms, name=Name("weights")),) if self.weights else ()
+        return (*weights, self.epilogue)

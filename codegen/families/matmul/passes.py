@@ -11,13 +11,14 @@ from dataclasses import replace
 from itertools import groupby
 
 from ...program import Line, Name, Reduce
-from ...program.tree import Call, Cast, Expr, mapped
+from ...program.tree import Call, Cast, Expr, mapped, terms_of
 from ..map.passes import Cut, Pass, Walk, hoisted
 from ..map.program import Parts, numbered, parts_of, split
 from ..map.spec import MapSpec
 from . import chunks
-from .product import Product, oriented, pairs_of, products_of, renamed
+from .product import Product, factors_of_bytes, oriented, pairs_of, products_of, renamed
 from .spans import by_ends, without_span
+from .weights import of_cells, with_weights
 
 
 def passes(spec: MapSpec, held: str = "held") -> tuple[Pass, ...]:
@@ -38,7 +39,8 @@ def passes(spec: MapSpec, held: str = "held") -> tuple[Pass, ...]:
 def parts_with_factors(spec: MapSpec) -> Parts:
     """The parts of the program, in which factors of products are names."""
     parts = split(spec)
-    return parts_of(with_factors(parts.lines, parts.dims), parts.cells, parts.dims)
+    lines = with_weights(with_factors(parts.lines, parts.dims), factors_of_bytes(spec))
+    return parts_of(lines, parts.cells, parts.dims)
 
 
 def with_factors(lines: Iterable[Line], taken: Iterable[str]) -> tuple[Line, ...]:
@@ -148,7 +150,15 @@ class _Cut(Cut):
         if product is None:
             return of
         order = next((self.spec.outputs[name].dims for name in walk.outputs), tuple(self.spec.dims))
-        lines = tuple(replace(x, expr=without_span(x.expr)) if x.name in walk.sums else x for x in of.parts.lines)
-        parts = replace(of.parts, lines=lines)
+        lines = tuple(replace(x, expr=_terms(x.expr)) if x.name in walk.sums else x for x in of.parts.lines)
+        parts = of_cells(replace(of.parts, lines=lines), product.weights)
         product = renamed(product, held)
         return replace(of, parts=parts, product=product if product.second else oriented(product, order))
+
+
+def _terms(expr: Expr) -> Expr:
+    """A product whose terms count without a condition; of one with weights, the sum of these alone."""
+    terms = terms_of(expr)
+    if isinstance(expr, Reduce) and terms and terms.weight:
+        return Reduce("sum", terms.weight, expr.dims)
+    return without_span(expr)

@@ -12,6 +12,7 @@ from ...program.tree import Cast, Expr, terms_of
 from ..map.program import Parts
 from ..map.spec import MapSpec
 from .spans import Span, span_of
+from .weights import Weight, weights_of
 
 ROLES = ("batch", "rows", "columns", "depth")
 # The types of factors that kernels multiply with each other, beside two of type T.
@@ -30,6 +31,7 @@ class Product:
     roles: tuple[tuple[str, str], ...]  # role -> dim; there may be no batch
     span: Span | None = None  # which rows each matrix of the batch has, or how much of the depth
     second: str = ""  # multiplies the left factor, too
+    weights: tuple[Weight, ...] = ()  # what parts of its sums are multiplied with
 
     @property
     def dims(self) -> dict[str, str]:
@@ -41,7 +43,10 @@ class Product:
 
 
 def factors_of(expr: Expr) -> tuple[str, str, tuple[str, ...]] | None:
-    """Of `sum(a * b, d)`, or `sum(where(condition, a * b, 0.0), d)`, the names of both factors and the dims."""
+    """Of `sum(a * b, d)`, or `sum(where(condition, a * b, 0.0), d)`, the names of both factors and the dims.
+
+    A weight may be multiplied with them.
+    """
     match expr:
         case Reduce(kind="sum", dims=dims) if terms := terms_of(expr):
             return terms.left, terms.right, dims
@@ -77,8 +82,6 @@ def product_of(expr: Expr, spec: MapSpec, parts: Parts, number: int = 0) -> Prod
         text = f"{types} are no factors of one product; both are of T, or both of 8-bit floats or of 8-bit ints"
         raise ProgramError(text, number)
     span = span_of(expr, spec, parts, number)
-    if span and kind_of_factor(dtypes_of(a, spec)) != ("T",):
-        raise ProgramError(f"{span.ends!r} says which terms count; then factors are of type T, not of 8 bits", number)
     of_a, of_b, group = parts.dims[a], parts.dims[b], frozenset({span.matrix} if span else ())
     both = (of_a & of_b) - {*summed} - group
     rows, columns, depth = of_a - of_b - group, of_b - of_a - group, {*summed} - group
@@ -87,8 +90,17 @@ def product_of(expr: Expr, spec: MapSpec, parts: Parts, number: int = 0) -> Prod
         own = f"{a!r} has dims {own_a} of its own, {b!r} {own_b}, both {of_both}"
         raise ProgramError(f"{own}; a matrix product has one, one and at most one", number)
     batch = next(iter(both | group), "")
-    dims = {"batch": batch, "rows": min(rows), "columns": min(columns), "depth": min(depth)}
-    product = Product(a, b, tuple((role, dim) for role, dim in dims.items() if dim), span)
+    roles = (("batch", batch), ("rows", min(rows)), ("columns", min(columns)), ("depth", min(depth)))
+    dims = {role: dim for role, dim in roles if dim}
+    if span and span.dim in depth and kind_of_factor(dtypes_of(a, spec)) != ("T",):
+        text = f"{span.ends!r} says how much of {span.dim} counts; then factors are of type T, not of 8 bits"
+        raise ProgramError(text, number)
+    weight = (terms := terms_of(expr)) and terms.weight
+    if weight and kind_of_factor(dtypes_of(a, spec)) != FLOATS_OF_A_BYTE:
+        text = f"{to_source(weight)} is multiplied with each term; of factors of 8-bit floats alone, else with the sum"
+        raise ProgramError(text, number)
+    weights = weights_of(weight, dims, spec, parts, number) if weight else ()
+    product = Product(a, b, tuple(dims.items()), span, weights=weights)
     return oriented(product, tuple(spec.dims))
 
 
@@ -133,6 +145,11 @@ def pairs_of(products: Mapping[str, Product], spec: MapSpec, meet: Callable[[str
 def _axes(name: str, spec: MapSpec) -> tuple[str, ...]:
     """The order of a factor's axes in memory, if it is an input."""
     return spec.inputs[name].dims if name in spec.inputs else ()
+
+
+def factors_of_bytes(spec: MapSpec) -> frozenset[str]:
+    """The inputs of 8 bits: what else is multiplied with two of them is a weight."""
+    return frozenset(name for name, of in spec.inputs.items() if kind_of_factor(of.dtype) in ALIKE)
 
 
 def _no_factor(name: str, spec: MapSpec, parts: Parts) -> str:

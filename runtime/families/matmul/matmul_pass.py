@@ -25,3 +25,4 @@ class MatmulPass:
     sizes: tuple[str, ...] = ()
     scalars: tuple[str, ...] = ()
     span: tuple[str, str, bool] | None = None
+    weights: Mapping[str, tuple[tuple[str, int], ...]] | None = None

@@ -23,7 +23,7 @@ from ..map.geometry import IndexSpace, MapDescriptor
 from ..map.passed import DeclaredPass, PassedPlan
 from ..map.plan import MapPlan
 from .matmul_pass import MatmulPass
-from .schedules import FLOATS_OF_A_BYTE, PANEL, PORTABLE, Sizes, shared_bytes
+from .schedules import FLOATS_OF_A_BYTE, PANEL, PORTABLE, Sizes, copying, shared_bytes
 from .selection import MatmulSelection
 from .variants import LAYOUTS, Layout, Variant, whole
 
@@ -133,7 +133,10 @@ class MatmulPlan(MatmulSelection[M]):
         return not variant.staged or element.row.bytes == _HALF
 
     def _schedule(self, variant: Variant) -> Schedule:
-        own = variant.tma or variant.copied or not self._has_tma
+        if variant.copied:
+            assert isinstance(self.sku.schedule, Schedule)
+            return copying(self.sku.schedule)
+        own = variant.tma or not self._has_tma
         schedule = self.sku.schedule if own else Schedule.parse(PORTABLE[self.multiplied(self.element)[0]])
         assert isinstance(schedule, Schedule)
         return schedule
@@ -163,6 +166,7 @@ class MatmulPlan(MatmulSelection[M]):
                     **({"SECOND": f"{self.SECOND}_"} if self.SECOND else {}),
                     "RESULT": f"{self._result}_",
                     **self._span_constants,
+                    **self._weight_constants,
                     **({"CLUSTER": cluster} if cluster > 1 else {}),
                     **self._kind,
                     **self._number,
@@ -181,6 +185,15 @@ class MatmulPlan(MatmulSelection[M]):
             return {}
         ends, of, segments = self.SPAN
         return {"SPAN": of.upper(), "SEGMENTS": int(segments), "ENDS": f"{ends}_"}
+
+    @cached_property
+    def _weight_constants(self) -> dict[str, str]:
+        """Of each weight its operand, and of how many places of batch, rows, columns and depth an element is."""
+        found = list[int]()
+        for name, axes in self.WEIGHTS.items():
+            if name in self._operands:
+                found += [self._operands.index(name), *(dict(axes).get(role, 0) for role in Sizes._fields)]
+        return {"WEIGHTS": ",".join(map(str, found))} if self.WEIGHTS else {}
 
     def _launches(self, views: Views, workspace: int) -> list[Launch]:
         if self._passes:
@@ -264,6 +277,15 @@ class MatmulPlan(MatmulSelection[M]):
         strides = tuple(0 if place is None or view.shape[place] == 1 else view.strides[place] for place in places)
         return view._replace(shape=shape, strides=strides)
 
+    def _steps(self, views: Views, name: str, *dims: str) -> tuple[int, ...]:
+        """An argument's strides along dims of these roles, or what their places share; 0 where it has none."""
+        if name not in views:
+            return (0,) * len(dims)
+        if name not in self.WEIGHTS:
+            return self._along(views, name, *dims).strides
+        strides = dict(zip(dict(self.WEIGHTS[name]), views[name].strides, strict=True))
+        return tuple(strides.get(role, 0) for role in dims)
+
     def _factors(self, views: Views, layout: Layout) -> Iterator[tuple[TensorView, bool]]:
         """The factors as the layout has them, the contiguous axis last, and whether that is their side."""
         sides = (layout.left_side, layout.right_side, layout.right_side)
@@ -335,7 +357,9 @@ class MatmulPlan(MatmulSelection[M]):
             for name in self._operands:
                 side = of_sides.get(name)
                 roles = ("batch", side, "depth") if side else ("batch", "rows", "columns")
-                words += self._along(views, name, *roles).strides if name in views else (0, 0, 0)
+                words += self._steps(views, name, *roles)
+            if self.WEIGHTS:
+                words += [step for name in self._operands for step in self._steps(views, name, "depth")]
             _remember(self._known_strides, facts, words)
         return self._known_strides[facts]
 

@@ -15,6 +15,8 @@ FLOATS_OF_A_BYTE, WHOLE_OF_A_BYTE = ("f8e4m3", "f8e5m2"), ("i8", "u8")
 BYTES = (*FLOATS_OF_A_BYTE, *WHOLE_OF_A_BYTE)
 _STRAIGHT = ("f16", "bf16", *WHOLE_OF_A_BYTE)
 _ANY = (*_STRAIGHT, *FLOATS_OF_A_BYTE)  # whose sums are made in parts, which take registers of their own
+# A tile that threads can copy factors to: for blocks of a cluster they cannot.
+COPYING = "t384.block_m128.block_n128.stages6.cluster1.swapped0.alternate0"
 # Architecture, types of factors, and tile: its extents, the buffers of both factors, blocks of a cluster, whether the
 # rows of a tile are columns of the result, and whether warpgroups alternate; of mma.sync how much of the depth a buffer
 # has, and warps across the tile.
@@ -22,7 +24,8 @@ SCHEDULES = (
     ("sm_90a", ("f16", "bf16"), "t384.block_m128.block_n256.stages4.cluster2.swapped0.alternate0"),
     ("sm_90a", _STRAIGHT, "t384.block_m128.block_n192.stages4.cluster2.swapped0.alternate0"),
     ("sm_90a", _STRAIGHT, "t384.block_m128.block_n128.stages6.cluster1.swapped0.alternate1"),
-    ("sm_90a", _ANY, "t384.block_m128.block_n128.stages6.cluster1.swapped0.alternate0"),
+    ("sm_90a", _ANY, COPYING),
+    ("sm_90a", FLOATS_OF_A_BYTE, "t384.block_m128.block_n128.stages6.cluster2.swapped0.alternate0"),
     ("sm_90a", _ANY, "t384.block_m128.block_n64.stages8.cluster1.swapped0.alternate0"),
     ("sm_90a", _ANY, "t384.block_m128.block_n64.stages8.cluster1.swapped1.alternate0"),
     ("sm_90a", _ANY, "t256.block_m64.block_n64.stages12.cluster1.swapped1.alternate0"),
@@ -44,6 +47,11 @@ PANEL = 128  # bytes of a row of a panel: of the depth
 # bytes a second of memory, and cycles of a tile beside its products. 8192 x 8192 x 8192 of bf16 take 1.56 ms in tiles
 # of 128 x 256 (1.28 by the model; power limits the clock), 16 x 8192 x 8192 60 us in tiles of 64 x 16 (55).
 _MULTIPROCESSORS, _CLOCK, _ONE, _ALL, _MEMORY, _TILE = 132, 1.7e9, 60, 6000, 2.6e12, 2500
+
+
+def copying(schedule: Schedule) -> Schedule:
+    """The tile of kernels whose threads copy factors, in place of `schedule`: its own, where they can."""
+    return schedule if dict(schedule.numbers)["cluster"] == 1 else Schedule.parse(COPYING)
 
 
 class Sizes(NamedTuple):

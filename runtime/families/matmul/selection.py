@@ -58,6 +58,8 @@ class MatmulSelection(PassedPlan[M]):
     SCALARS: ClassVar[tuple[str, ...]] = ()  # descriptor fields the kernel reads
     # The array that says which "rows" or how much "depth" each matrix has, and whether these parts follow each other.
     SPAN: ClassVar[tuple[str, str, bool] | None] = None
+    # What parts of a sum are multiplied with: along each axis one of DIMS, and how many places of it share an element.
+    WEIGHTS: ClassVar[Mapping[str, tuple[tuple[str, int], ...]]] = {}
 
     @classmethod
     def _complete(cls, own: Mapping[str, Any]) -> None:
@@ -257,7 +259,7 @@ class MatmulSelection(PassedPlan[M]):
 
         An instruction adds 16 products of halves and truncates; f32 takes three products of tf32, f64 rounds each term.
         One of 8-bit floats cuts 32 products and the sum off 13 bits below the largest, and what that gives to 14 bits;
-        sums of 128 products are rounded to f32.
+        sums of 128 products are rounded to f32, as are those that have weights everywhere.
         """
         if in_passes := self._depth_in_passes(dims, count):
             return in_passes
@@ -266,6 +268,8 @@ class MatmulSelection(PassedPlan[M]):
             return (part + 2 * -(-part // 32)) * 2.0 ** (24 - 13) + -(-count // _PART)
         if self.element == ElementKind.F64:
             return count + 4
+        if self.WEIGHTS:
+            return min(count, _PART) / 4 + 8 + -(-count // _PART)
         return count + 12 if self.element == ElementKind.F32 else count / 4 + 8
 
 

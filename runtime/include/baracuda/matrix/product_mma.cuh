@@ -67,7 +67,10 @@ template <class Program> struct ProductTile {
     static_assert(sizeof(T) == sizeof(OfRight), "buffers are of both");
 
     T* shared;
-    typename Multiply::Sum sum[PRODUCTS][TALL][2 * WIDE];
+    typename Multiply::Sum sum[PRODUCTS][TALL][2 * WIDE];  // with weights, of a part
+    // With weights, of all parts.
+    typename Multiply::Sum total[WEIGHTED ? TALL : 1][WEIGHTED ? 2 * WIDE : 1];
+    static constexpr int BLOCKS = WEIGHTED_PART / BLOCK_K;  // of a part
 
     __device__ __forceinline__ void load(const Left& left, const Right (&right)[PRODUCTS], long long row,
                                          long long column, int block) {
@@ -107,16 +110,45 @@ template <class Program> struct ProductTile {
         }
     }
 
-    // All terms of a tile. The barrier of a step says that its buffer is full, and that of the step before free.
-    __device__ __forceinline__ void add(const Left& left, const Right (&right)[PRODUCTS], long long row,
-                                        long long column, int first_row, int first_column) {
-        const int blocks = int((left.depth + BLOCK_K - 1) / BLOCK_K);
+    __device__ __forceinline__ void clear() {
 #pragma unroll
         for (int p = 0; p < PRODUCTS; ++p)
 #pragma unroll
             for (int i = 0; i < TALL; ++i)
 #pragma unroll
                 for (int j = 0; j < 2 * WIDE; ++j) sum[p][i][j] = {};
+    }
+    __device__ __forceinline__ const auto& all(int product) const {
+        if constexpr (WEIGHTED) return total;
+        else return sum[product];
+    }
+    // Adds a part of the depth, times its weights.
+    template <class Weights> __device__ __forceinline__ void add_part(const Weights& weights, const Args& args) {
+        static_assert(!WEIGHTED || PRODUCTS == 1, "a pair has no weights");
+#pragma unroll
+        for (int t = 0; t < TALL; ++t)
+            weights.each(args, t, [&](int i, float weight) {
+                float& value = total[t][i / 4].value[i % 4];
+                value = math::fma(Multiply::unscaled(sum[0][t][i / 4].value[i % 4]), weight, value);
+            });
+    }
+
+    // All terms of a tile. The barrier of a step says that its buffer is full, and that of the step before free.
+    __device__ __forceinline__ void add(const Left& left, const Right (&right)[PRODUCTS], long long matrix,
+                                        long long row, long long column, int first_row, int first_column,
+                                        const Args& args) {
+        const int blocks = int((left.depth + BLOCK_K - 1) / BLOCK_K);
+        clear();
+        WeightsOf<Program, PartShape<false, 16, TALL, COLUMNS, ROW_SEGMENTS>> weights;
+        [[maybe_unused]] const long long across = column + first_column + Multiply::col(0);
+        if constexpr (WEIGHTED) {
+            if (blocks > 0) weights.seek(args, matrix, row + first_row + Multiply::row(0), across);
+            static_assert(Multiply::ROWS == 16 && BLOCKS * BLOCK_K == WEIGHTED_PART, "parts are whole blocks");
+#pragma unroll
+            for (int i = 0; i < TALL; ++i)
+#pragma unroll
+                for (int j = 0; j < 2 * WIDE; ++j) total[i][j] = {};
+        }
         for (int block = 0; block < STAGES - 1; ++block) {
             if (block < blocks) load(left, right, row, column, block);
             cp_async_commit_group();
@@ -127,7 +159,17 @@ template <class Program> struct ProductTile {
             __syncthreads();
             if (block + STAGES - 1 < blocks) load(left, right, row, column, block + STAGES - 1);
             cp_async_commit_group();
+            if constexpr (WEIGHTED) {
+                if (block % BLOCKS == 0) weights.read(args, across, (long long)block * BLOCK_K);
+            }
             multiply(block, first_row, first_column);
+            if constexpr (WEIGHTED) {
+                if (block % BLOCKS == BLOCKS - 1 || block == blocks - 1) {
+                    weights.take(args);
+                    add_part(weights, args);
+                    clear();
+                }
+            }
         }
         __syncthreads();  // the next tile overwrites all buffers
     }
@@ -136,6 +178,7 @@ template <class Program> struct ProductTile {
     // its terms, one by one, which gives the infinity or NaN that they have.
     __device__ __forceinline__ static Number checked(Number sum, const Left& left, const Right& right, long long row,
                                                      long long column) {
+        if constexpr (WEIGHTED) return sum;
         if constexpr (sizeof(T) == 1) return Multiply::unscaled(sum);
         if constexpr (sizeof(T) == 4) {
             if (sum - sum != 0.0f) {
@@ -162,7 +205,7 @@ template <class Program> struct ProductTile {
 #pragma unroll
                     for (int v = 0; v < 8; ++v) {
                         const int down = v / 2 % 2, beside = 2 * j + v / 4;
-                        const auto& of = sum[p];
+                        const auto& of = all(p);
                         const Number value =
                             TILES == 1 ? of[i][beside].value[down * 2 + v % 2] : of[2 * i + down][beside].value[v % 2];
                         const long long of_row = r + 8 * down, of_column = c + v / 4 * 8 + v % 2;
@@ -220,7 +263,7 @@ template <class Program> __device__ __forceinline__ void walk(const typename Pro
             if constexpr (PRODUCTS > 1) data = p ? (args.*Of::SECOND_ARRAY).data : data;
             right[p] = {data + matrix * stride[0] + term * stride[2], stride[1], stride[2], args.columns, terms};
         }
-        tile.add(left, right, row, column, warp_row, warp_column);
+        tile.add(left, right, matrix, row, column, warp_row, warp_column, args);
         tile.store(left, right, matrix, row + warp_row, column + warp_column, span.live_rows(args), args);
     }
 }

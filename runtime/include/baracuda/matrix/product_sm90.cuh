@@ -285,7 +285,7 @@ __device__ __forceinline__ void copy_panel(unsigned char* to, const T* from, lon
 template <class Program>
 __device__ __forceinline__ void produce(const ProductShared& shared, unsigned char* memory,
                                         const typename Program::Args& args) {
-    static_assert(SPAN == Span::NONE && PRODUCTS == 1, "TMA moves parts of matrices and pairs, or another kernel");
+    static_assert(SPAN != Span::DEPTH && PRODUCTS == 1, "TMA moves parts of the depth and pairs, or another kernel");
     using Shape = ProductShape;
     using Of = Factors<Program>;
     const long long *const of_left = args.stride[Of::Left::OPERAND], *const of_right = args.stride[Of::Right::OPERAND];
@@ -294,8 +294,10 @@ __device__ __forceinline__ void produce(const ProductShared& shared, unsigned ch
         const long long row = Shape::SWAPPED ? tile.column : tile.row, column = Shape::SWAPPED ? tile.row : tile.column;
         const auto* const left = (args.*Of::LEFT_ARRAY).data + tile.matrix * of_left[0] + row * of_left[1];
         const auto* const right = (args.*Of::RIGHT_ARRAY).data + tile.matrix * of_right[0] + column * of_right[1];
+        const long long from = SPAN == Span::NONE ? 0 : tile.first_term();
+        const long long end = SPAN == Span::NONE ? args.depth : from + tile.terms();
 #pragma unroll 1
-        for (long long k = 0; k < args.depth; k += Shape::BLOCK_K) {
+        for (long long k = from; k < end; k += Shape::BLOCK_K) {
             shared.empty(ring.stage).wait(ring.parity ^ 1);
             unsigned char *const a = memory + ring.stage * Shape::STAGE, *const b = a + Shape::A;
             copy_panel<Shape::SWAPPED ? Shape::BLOCK_N : Shape::BLOCK_M>(
@@ -539,6 +541,44 @@ template <class Program> struct ProductConsumer {
         }
     }
 
+    // Likewise, of sums that are multiplied by their weights as they are added. A part's are read while the part before
+    // is multiplied.
+    __device__ __forceinline__ void multiply_weighted(Sums& sum, int depth, const ProductTiles<Program>& tile,
+                                                      const Args& args) {
+        static_assert(!Shape::ALTERNATE || !WEIGHTED, "warpgroups take the same tile");
+        using Part = PartShape<Shape::SWAPPED, 64, Shape::STEPS, Shape::BLOCK_N, ROW_SEGMENTS>;
+        const Matrix of_a = Matrix::at(shared.a(0) + first_row * 128, Shape::PANEL);
+        const Matrix of_b = Matrix::at(shared.b(0), Shape::PANEL);
+        const int thread = threadIdx.x % 128, lane = thread % 32;
+        const int down = tile.row + first_row + thread / 32 * 16 + lane / 4, across = tile.column + lane % 4 * 2;
+        const bool has_any = SPAN == Span::NONE || tile.first_term() < int(args.depth);
+        PartWeights<Program, Part> weights = {};
+        if (has_any && depth > 0) {
+            weights.seek(args, tile.matrix, down, across);
+            weights.read(args, across, 0);
+        }
+#pragma unroll
+        for (int s = 0; s < Shape::STEPS; ++s)
+#pragma unroll
+            for (int i = 0; i < Product::REGISTERS; ++i) sum[s][i] = Sum(0);
+#pragma unroll 1
+        for (int k = 0; k < depth; k += Shape::BLOCK_K) {
+            Sums part;
+            weights.take(args);
+            start(part, of_a, of_b, true, depth - k);
+            if (has_any && k + Shape::BLOCK_K < depth) weights.read(args, across, k + Shape::BLOCK_K);
+            wgmma_wait<0>();
+            release(ring.stage);
+            ring.advance();
+#pragma unroll
+            for (int s = 0; s < Shape::STEPS; ++s) {
+                fence_operand(part[s]);
+                weights.each(args, s,
+                             [&](int i, float weight) { sum[s][i] = math::fma(part[s][i], weight, sum[s][i]); });
+            }
+        }
+    }
+
     __device__ __forceinline__ void store(Sums& sum, ProductStore<Program>& results, const ProductTiles<Program>& tile,
                                           const Args& args) const {
         const int last = tile.span.last_row(args);
@@ -581,6 +621,7 @@ template <class Program> struct ProductConsumer {
             Sums sum;
             const int terms = SPAN == Span::NONE ? depth : tile.terms();
             if (!is_live(tile, args)) pass_by(terms);
+            else if constexpr (WEIGHTED) multiply_weighted(sum, terms, tile, args);
             else if constexpr (IN_PARTS) multiply_in_parts(sum, terms);
             else multiply(sum, terms, tile.is_last());
             store(sum, results, tile, args);

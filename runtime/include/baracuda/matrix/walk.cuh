@@ -1,17 +1,18 @@
 // Matrix products with an epilogue: the result of each cell is made of the sum of its products and of what else the
 // program reads there.
 //
-// A program has one body, Epilogue (see body.cuh). Macros name the factors, [batch, row, depth] and
-// [batch, column, depth], and the first output. A second right factor multiplies the left one, too: a cell then has two
-// sums. Each factor is contiguous along its side (SIDE) or along the depth,
-// unless they are STRIDED. With TMA, the copy engine moves factors, and a result of 16-bit elements. With COPIED,
-// threads copy factors for the instructions that usually take what TMA moves, whose sums no others repeat.
+// A program has a body, Epilogue (see body.cuh), and Weights where parts of sums have weights (weights.cuh). Macros
+// name the factors, [batch, row, depth] and [batch, column, depth], and the first output. A second right factor
+// multiplies the left one, too: a cell then has two sums. Each factor is contiguous along its side (SIDE) or along the
+// depth, unless they are STRIDED. With TMA, the copy engine moves factors, and a result of 16-bit elements. With
+// COPIED, threads copy factors for the instructions that usually take what TMA moves, whose sums no others repeat.
 #pragma once
 
 #include <baracuda/arch/cluster_dims.cuh>
 #include <baracuda/map/body.cuh>
 #include <baracuda/map/reduce.cuh>
 #include <baracuda/matrix/spans.cuh>
+#include <baracuda/matrix/weights.cuh>
 #if BARACUDA_TMA
 #include <baracuda/arch/tma_sm90.cuh>
 #endif
@@ -47,6 +48,9 @@ template <int OPERANDS_> struct WalkArgs {
 #endif
     long long batch, rows, columns, depth;
     long long stride[OPERANDS][3];  // of each operand, along batch, rows and columns; of factors, batch, side and depth
+#ifdef BARACUDA_WEIGHTS
+    long long depth_stride[OPERANDS];  // of what weights are made of
+#endif
 };
 template <class M> using ScratchOf = typename M::Value*;  // no sum is in memory: it is a copied factor's place
 

@@ -11,6 +11,7 @@ from baracuda.codegen.families.map.spec import MapSpec
 from baracuda.codegen.families.matmul.passes import passes
 from baracuda.codegen.families.matmul.product import Product
 from baracuda.codegen.families.matmul.spans import Span
+from baracuda.codegen.families.matmul.weights import Weight
 from baracuda.codegen.spec.load import load_folder, load_spec
 from baracuda.codegen.spec.spec import OpSpec
 from baracuda.runtime import SpecError
@@ -202,6 +203,54 @@ def test_rows_of_groups_are_multiplied_where_they_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("change", "message"), REFUSED_GROUPS.items(), ids=range(3))
 def test_other_conditions_are_refused(tmp_path: Path, change: tuple[str, ...], message: str) -> None:
     text = GROUPS
+    for before, after in zip(change[::2], change[1::2], strict=True):
+        assert before in text
+        text = text.replace(before, after)
+    with pytest.raises(SpecError, match=re.escape(message)):
+        load(tmp_path, text)
+
+
+SCALED = """\
+op: scaled
+doc: Products with scales of blocks.
+family: matmul
+descriptor: {m: int, n: int, k: int}
+dims: {row: m, col: n, depth: k, part: "ceil_div(k, 128)", band: "ceil_div(n, 64)"}
+inputs:
+  a: {dims: [row, depth], dtype: f8e4m3}
+  b: {dims: [col, depth], dtype: f8e4m3}
+  s: {dims: [row, part], dtype: f32, outside: 0}
+  t: {dims: [band, part], dtype: f32, outside: 0}
+outputs: {y: {dims: [row, col]}}
+program: y = sum(a * s[row, depth // 128] * (t[col // 64, depth // 128] * b), depth)
+"""
+REFUSED_WEIGHTS = {
+    ("depth // 128", "depth // 64", "k, 128", "k, 64"): (
+        "'s' is one number for 64 of depth; products add up 128 of it at a time: read it at depth // 128, or // a"
+    ),
+    ("ceil_div(k, 128)", "ceil_div(k, 64)"): "'s' has ceil_div(k, 64) elements along part; give it ceil_div(k, 128)",
+    ("t[col // 64, ", "t[(col + 1) // 64, "): "'t' is read at (index(col) + 1) // 64 in a product",
+    ("(t[", "(index(row) * t["): "index(row) is no part of a weight; make an input of it",
+    ("s[row, depth // 128]", "s[row, 0]"): "'s' is read at 0 in a product",
+    ("dtype: f8e4m3", "dtype: i8"): "is multiplied with each term; of factors of 8-bit floats alone, else with the sum",
+}
+
+
+def test_what_is_the_same_for_parts_of_the_depth_is_a_weight(tmp_path: Path) -> None:
+    spec = load(tmp_path, SCALED)
+    assert isinstance(spec, MapSpec)
+    (only,) = passes(spec)
+    assert isinstance(only.product, Product)
+    assert (only.product.left, only.product.right) == ("a", "b")
+    assert only.product.weights == (
+        Weight("s", (("row", 1), ("depth", 128))),
+        Weight("t", (("col", 64), ("depth", 128))),
+    )
+
+
+@pytest.mark.parametrize(("change", "message"), REFUSED_WEIGHTS.items(), ids=range(6))
+def test_other_weights_are_refused(tmp_path: Path, change: tuple[str, ...], message: str) -> None:
+    text = SCALED
     for before, after in zip(change[::2], change[1::2], strict=True):
         assert before in text
         text = text.replace(before, after)

@@ -29,7 +29,8 @@ class LinearCrossEntropyBackwardPlan(rt.MatmulPlan[LinearCrossEntropyBackwardDes
         logits = sum(x * w, depth)
         counts = target != ignore_index and 0 <= target and target < size(col)
         share = where(index(col) == target, 1.0 - smoothing, 0.0) + smoothing / size(col)
-        dlogits = T(where(counts, dloss * ((1.0 + 2.0 * z_weight * lse) * exp(logits - lse) - share), 0.0))
+        slope = dloss * ((1.0 + 2.0 * z_weight * lse) * exp(logits - lse) - share)
+        dlogits = T(where(counts, slope, 0.0))
         dx = sum(dlogits * w, col)
         dw = sum(dlogits * x, token)
 

@@ -29,10 +29,9 @@ struct Program : MapProgram {
                 const acc_t dy_ = acc_t(lane.in(args.dy_));
                 const acc_t silu_x_ = reduced.silu_x_;
                 const acc_t the_sigmoid_ = math::sigmoid(silu_x_);
-                const acc_t dz_ = acc_t(T(dy_ * silu_x_ * the_sigmoid_));
                 lane.store(args.silu_x_held_, acc_of<T>(silu_x_));
                 lane.store(args.the_sigmoid_held_, acc_of<T>(the_sigmoid_));
-                lane.store(args.dz_held_, T(dz_));
+                lane.store(args.dz_held_, T(dy_ * silu_x_ * the_sigmoid_));
             });
         }
     };
@@ -66,9 +65,8 @@ struct Program : MapProgram {
                 const acc_t silu_x_held_ = acc_t(lane.in(args.silu_x_held_));
                 const acc_t the_sigmoid_held_ = acc_t(lane.in(args.the_sigmoid_held_));
                 const acc_t the_sum_ = reduced.the_sum_;
-                const acc_t dz_2_ = acc_t(T(dy_ * the_sum_ * the_sigmoid_held_ + dy_ * the_sum_ * silu_x_held_ *
+                lane.store(args.dz_2_held_, T(dy_ * the_sum_ * the_sigmoid_held_ + dy_ * the_sum_ * silu_x_held_ *
                     the_sigmoid_held_ * (acc_t(1) - the_sigmoid_held_)));
-                lane.store(args.dz_2_held_, T(dz_2_));
             });
         }
     };
@@ -187,9 +185,9 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 3 18 8 2*4 1 2*2 0*5 12 5 1 templates/map_bodies.jinja:40 1 19 9 -51 63 -54 0
-// @lines 5 0*2 59 1*2 templates/map.cu.jinja:73 2 1 -64 18 8 2*4 1 2*2 0*5 12 5 1 templates/map_bodies.jinja:40 1 0 19
-// @lines 9 -51 0*2 63 -54 0 5 59 1*2 templates/map.cu.jinja:73 2 1 -64 18 8 2*4 1 2*2 0*2 12 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 3 18 8 2*4 1 2*2 0*5 12 5 1 templates/map_bodies.jinja:40 1 19 9 -51 63 -54 5
+// @lines 0*2 59 1*2 templates/map.cu.jinja:73 2 1 -64 18 8 2*4 1 2*2 0*5 12 5 1 templates/map_bodies.jinja:40 1 0 19 9
+// @lines -51 0*2 63 -49 0 59 1*2 templates/map.cu.jinja:73 2 1 -64 18 8 2*4 1 2*2 0*2 12 5 1
 // @lines templates/map_bodies.jinja:40 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:73 2 1 -64 18 8 2*4 1 2*2 0*3 12 5 1
 // @lines templates/map_bodies.jinja:40 1 19 9 -51 63 -49 59 1*2 templates/map.cu.jinja:73 2 1 -64 18 8 2*4 1 2*2 0*2 12
 // @lines 5 1 templates/map_bodies.jinja:40 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:73 2 1 -64 18 8 2*4 1 2*2 0*2 12

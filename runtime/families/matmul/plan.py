@@ -162,6 +162,7 @@ class MatmulPlan(MatmulSelection[M]):
                     "RIGHT": f"{right}_",
                     "RESULT": f"{self._result}_",
                     **self._span_constants,
+                    **self._vectors,
                     **({"CLUSTER": cluster} if cluster > 1 else {}),
                     **self._kind,
                     **self._number,
@@ -180,6 +181,17 @@ class MatmulPlan(MatmulSelection[M]):
             return {}
         ends, of, segments = self.SPAN
         return {"SPAN": of.upper(), "SEGMENTS": int(segments), "ENDS": f"{ends}_"}
+
+    @cached_property
+    def _vectors(self) -> dict[str, str]:
+        """Which operands are vectors, if any are: along rows, or along columns; others are matrices."""
+        masks = {"OF_ROWS": 0, "OF_COLUMNS": 0}
+        rows, columns = ((self.DIMS[side],) for side in _SIDES)
+        for number, name in enumerate(self._operands):
+            along = self.AXES[name]
+            if name not in self.FACTORS and not (rows in along and columns in along):
+                masks["OF_COLUMNS" if columns in along else "OF_ROWS"] |= 1 << number
+        return {name: f"{mask}ull" for name, mask in masks.items()} if any(masks.values()) else {}
 
     def _launches(self, views: Views, workspace: int) -> list[Launch]:
         if self._passes:

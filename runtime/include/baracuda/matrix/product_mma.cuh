@@ -147,7 +147,7 @@ template <class Program> struct ProductTile {
             for (int j = 0; j < WIDE; ++j) {
                 const long long r = row + 16 * i + Multiply::row(0), c = column + 16 * j + Multiply::col(0);
                 if (r >= left.sides || c >= args.columns) continue;
-                Number part[8];
+                Number part[1][8];
 #pragma unroll
                 for (int v = 0; v < 8; ++v) {
                     const int down = v / 2 % 2, beside = 2 * j + v / 4;
@@ -155,7 +155,7 @@ template <class Program> struct ProductTile {
                         TILES == 1 ? sum[i][beside].value[down * 2 + v % 2] : sum[2 * i + down][beside].value[v % 2];
                     const long long of_row = r + 8 * down, of_column = c + v / 4 * 8 + v % 2;
                     const bool exists = of_row < live && of_column < args.columns;
-                    part[v] = exists ? checked(value, left, right, of_row, of_column) : Number(0);
+                    part[0][v] = exists ? checked(value, left, right, of_row, of_column) : Number(0);
                 }
                 const FragmentCells<false, false> cells = {matrix, r, c, left.sides, args.columns};
                 finish<Program, false>(part, cells, args);

@@ -255,6 +255,8 @@ template <class Program> struct ProductStore {
     using Element = typename Factors<Program>::Result::element_t;
     static constexpr bool STAGED = BARACUDA_STAGED;
     static_assert(!STAGED || sizeof(Element) == 2, "panels are of 16-bit elements");
+    // Whether a thread reads all for a panel before it makes anything of it: as much as registers hold.
+    static constexpr bool READ_AHEAD = ARRAYS_READ<Program> > 0 && FRAGMENT_REGISTERS<Program> <= 16;
     unsigned results;  // the buffers of this warpgroup
     unsigned barrier;  // its named barrier
     unsigned turn = 0;
@@ -275,27 +277,52 @@ private:
     __device__ __forceinline__ void pieces(const Sum* sum, int row, int column, const ProductTiles<Program>& tile,
                                            const Args& args) {
         constexpr bool BOXED = STAGED && (WHOLE || !ROW_SEGMENTS);  // boxes end where the array does
+        using Cells = FragmentCells<Shape::SWAPPED, WHOLE>;
         const long long rows = tile.span.last_row(args);
         const int thread = threadIdx.x % 128, lane = thread % 32, warp = thread / 32;
         const unsigned buffer = results + turn * Shape::RESULT;
-        if (BOXED) {
+        const int down = row + 16 * warp + lane / 4, along = column + lane % 4 * 2;
+        const auto cells_of = [&](int piece) {
+            const long long r = Shape::SWAPPED ? along + 16 * piece : down;
+            const long long c = Shape::SWAPPED ? down : along + 16 * piece;
+            return Cells{tile.matrix, r, c, rows, args.columns};
+        };
+        const auto sums_of = [&](Sum (&part)[8], int piece) {
+#pragma unroll
+            for (int i = 0; i < 8; ++i) part[i] = sum[8 * piece + i];
+            const Cells cells = cells_of(piece);
+            if (SPAN == Span::ROWS && !SEGMENTS && !WHOLE)
+                clear_beyond<Cells>(part, cells.row, tile.span.live_rows(args));
+        };
+        const auto wait_for_buffer = [&] {
             turn ^= 1;
             if (thread == 0) bulk_wait_read<1>();
             bar_sync(barrier, 128);
-        }
-        const int down = row + 16 * warp + lane / 4, along = column + lane % 4 * 2;
+        };
+        if constexpr (READ_AHEAD) {
+            FragmentPacks<Program, Cells> packs[PIECES];
+            Sum parts[PIECES][8];
 #pragma unroll
-        for (int piece = 0; piece < PIECES; ++piece) {
-            Sum part[8];
+            for (int piece = 0; piece < PIECES; ++piece) {
+                read_fragment(packs[piece], cells_of(piece), args);
+                sums_of(parts[piece], piece);
+            }
+            compute_fragments<Program>(packs, parts, args);
+            if (BOXED) wait_for_buffer();
 #pragma unroll
-            for (int i = 0; i < 8; ++i) part[i] = sum[8 * piece + i];
-            const long long r = Shape::SWAPPED ? along + 16 * piece : down;
-            const long long c = Shape::SWAPPED ? down : along + 16 * piece;
-            using Cells = FragmentCells<Shape::SWAPPED, WHOLE>;
-            const Cells cells = {tile.matrix, r, c, rows, args.columns};
-            if (SPAN == Span::ROWS && !SEGMENTS && !WHOLE) clear_beyond<Cells>(part, r, tile.span.live_rows(args));
-            const auto result = finish<Program, BOXED>(part, cells, args);
-            if constexpr (BOXED) into_buffer(buffer, piece, thread, result);
+            for (int piece = 0; piece < PIECES; ++piece) {
+                const auto result = store_fragment<Program, BOXED>(packs[piece], cells_of(piece), args);
+                if constexpr (BOXED) into_buffer(buffer, piece, thread, result);
+            }
+        } else {
+            if (BOXED) wait_for_buffer();
+#pragma unroll
+            for (int piece = 0; piece < PIECES; ++piece) {
+                Sum part[1][8];
+                sums_of(part[0], piece);
+                const auto result = finish<Program, BOXED>(part, cells_of(piece), args);
+                if constexpr (BOXED) into_buffer(buffer, piece, thread, result);
+            }
         }
         if (!BOXED) return;
         fence_proxy_async_shared();
@@ -456,6 +483,25 @@ template <class Program> struct ProductConsumer {
         }
     }
 
+    // Brings what of matrices the tile's results are made of to the L2 cache, while products are computed.
+    __device__ __forceinline__ void prefetch(const ProductTiles<Program>& tile, const Args& args) const {
+        constexpr int DOWN = Shape::SWAPPED ? Shape::BLOCK_N : Shape::ROWS;
+        constexpr int ACROSS = Shape::SWAPPED ? Shape::ROWS : Shape::BLOCK_N;
+        const int row = Shape::SWAPPED ? tile.column : tile.row + first_row;
+        const int column = Shape::SWAPPED ? tile.row + first_row : tile.column;
+        FragmentPacks<Program, FragmentCells<Shape::SWAPPED, true>> none;
+        none.reads(args, [&](auto&, const auto* data, int operand) {
+            const long long* const stride = args.stride[operand];
+            if (is_vector(operand) || stride[2] != 1) return;
+            const int bytes = int(min((long long)ACROSS, args.columns - column) * sizeof(*data)) & ~15;
+            const auto* const first = data + tile.matrix * stride[0] + column;
+            for (int i = int(threadIdx.x) % 128; i < DOWN && row + i < tile.span.last_row(args); i += 128) {
+                const auto* const from = first + (row + i) * stride[1];
+                if (bytes > 0 && size_t(from) % 16 == 0) prefetch_bytes(from, bytes);
+            }
+        });
+    }
+
     // Leaves a tile to the other warpgroup.
     __device__ __forceinline__ void skip(ProductTiles<Program>& tile, int depth) {
         tile.skip();
@@ -474,6 +520,7 @@ template <class Program> struct ProductConsumer {
         while (tile.next(rank)) {
             Sums sum;
             const int terms = SPAN == Span::NONE ? depth : tile.terms();
+            prefetch(tile, args);
             if constexpr (IN_PARTS) multiply_in_parts(sum, terms);
             else multiply(sum, terms, tile.is_last());
             store(sum, results, tile, args);

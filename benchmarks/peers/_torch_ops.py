@@ -237,7 +237,7 @@ def _linear_cross_entropy(fields: Fields, t: Tensors) -> dict[str, Any]:
     """With all logits in memory: those of the product, rounded, and what the loss is computed of."""
     x, target, ignored = t["x"], t["target"].long(), fields["ignore_index"]
     logits = F.linear(x, t["w"]).to(_wide(x))
-    counts = (target != ignored) & (0 <= target) & (target < fields["classes"])
+    counts = (target != ignored) & (target >= 0) & (target < fields["classes"])
     lse = torch.logsumexp(logits, 1)
     options: dict[str, Any] = {"ignore_index": ignored, "label_smoothing": fields.get("smoothing", 0.0)}
     loss = F.cross_entropy(logits, torch.where(counts, target, ignored), reduction="none", **options)

@@ -41,6 +41,8 @@ _LOOSE = ("+", "-", "<", "<=", ">", ">=", "==", "!=", "and", "or")  # bind no ti
 _BODY = {
     "cells": (Code("Cells"), Code("The values of cells.")),
     "terms": (Code("Terms"), Code("The terms of sums, and the values of their cells.")),
+    "sinks": (Code("Sinks"), Code("The terms of what is reduced over columns.")),
+    "late_sinks": (Code("LateSinks"), Code("The terms of what rests on that.")),
     "epilogue": (Code("Epilogue"), Code("The outputs of sums.")),
 }
 

@@ -13,7 +13,7 @@ class LinearCrossEntropyBackwardDescriptor(rt.MapDescriptor):
     smoothing: float = rt.field("the share of the loss that all classes have alike", default=0.0)
     z_weight: float = rt.field("factor of the squared log-partition", default=0.0)
     chunk: int = rt.field(
-        "tokens whose logits are in memory at once; the gradient takes all tokens and eight times as many classes",
+        "half the tokens that are worked on at once; the gradient takes all tokens and eight times as many classes",
         default=512,
     )
     _elements = ("f32", "f16", "bf16", "f64")

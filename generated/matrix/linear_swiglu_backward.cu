@@ -185,10 +185,10 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 3 18 8 2*4 1 2*2 0*5 12 5 1 templates/map_bodies.jinja:40 1 19 9 -51 63 -54 5
-// @lines 0*2 59 1*2 templates/map.cu.jinja:73 2 1 -64 18 8 2*4 1 2*2 0*5 12 5 1 templates/map_bodies.jinja:40 1 0 19 9
-// @lines -51 0*2 63 -49 0 59 1*2 templates/map.cu.jinja:73 2 1 -64 18 8 2*4 1 2*2 0*2 12 5 1
-// @lines templates/map_bodies.jinja:40 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:73 2 1 -64 18 8 2*4 1 2*2 0*3 12 5 1
-// @lines templates/map_bodies.jinja:40 1 19 9 -51 63 -49 59 1*2 templates/map.cu.jinja:73 2 1 -64 18 8 2*4 1 2*2 0*2 12
-// @lines 5 1 templates/map_bodies.jinja:40 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:73 2 1 -64 18 8 2*4 1 2*2 0*2 12
-// @lines 5 1 templates/map_bodies.jinja:40 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:73 2 1 3 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 3 18 12 2*4 1 2*2 0*5 12 5 1 templates/map_bodies.jinja:40 1 19 9 -51 63 -54
+// @lines 5 0*2 59 1*2 templates/map.cu.jinja:77 2 1 -68 18 12 2*4 1 2*2 0*5 12 5 1 templates/map_bodies.jinja:40 1 0 19
+// @lines 9 -51 0*2 63 -49 0 59 1*2 templates/map.cu.jinja:77 2 1 -68 18 12 2*4 1 2*2 0*2 12 5 1
+// @lines templates/map_bodies.jinja:40 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:77 2 1 -68 18 12 2*4 1 2*2 0*3 12 5
+// @lines 1 templates/map_bodies.jinja:40 1 19 9 -51 63 -49 59 1*2 templates/map.cu.jinja:77 2 1 -68 18 12 2*4 1 2*2 0*2
+// @lines 12 5 1 templates/map_bodies.jinja:40 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:77 2 1 -68 18 12 2*4 1 2*2
+// @lines 0*2 12 5 1 templates/map_bodies.jinja:40 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:77 2 1 3 1

@@ -22,7 +22,7 @@ def declares(op: MatmulOp) -> tuple[dict[str, Any], ...]:
 def _product(op: MatmulOp) -> dict[str, Any]:
     scalars = tuple(s.name for s in op.scalars)
     found = {"factors": op.factors, "dims": dict(op.roles), "sizes": op.sizes, "scalars": scalars}
-    return found | ({"span": op.span} if op.span else {})
+    return found | ({"span": op.span} if op.span else {}) | ({"part": op.part} if op.part else {})
 
 
 def _pass(op: MapOp, of: MapOp) -> rt.MapPass | rt.MatmulPass:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 
 from baracuda.runtime.families.matmul.schedules import FLOATS_OF_A_BYTE, WHOLE_OF_A_BYTE
@@ -29,6 +29,7 @@ class Product:
     right: str
     roles: tuple[tuple[str, str], ...]  # role -> dim; there may be no batch
     span: Span | None = None  # which rows each matrix of the batch has, or how much of the depth
+    sinks: Hashable = None  # what its kernel makes of its columns
 
     @property
     def dims(self) -> dict[str, str]:

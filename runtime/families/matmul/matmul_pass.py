@@ -24,3 +24,4 @@ class MatmulPass:
     sizes: tuple[str, ...] = ()
     scalars: tuple[str, ...] = ()
     span: tuple[str, str, bool] | None = None
+    part: str = ""

@@ -270,7 +270,8 @@ class MatmulPlan(MatmulSelection[M]):
     def _along(self, views: Views, name: str, *dims: str) -> TensorView:
         """An argument with one axis for each of these roles, of extent 1 where it has none."""
         view, axes = views[name], [dim for (dim,) in self.AXES[name]]
-        places = [axes.index(self.DIMS[role]) if self.DIMS.get(role) in axes else None for role in dims]
+        of = {**self.DIMS, "columns": self.PART} if self.PART in axes else self.DIMS
+        places = [axes.index(of[role]) if of.get(role) in axes else None for role in dims]
         shape = tuple(1 if place is None else view.shape[place] for place in places)
         strides = tuple(0 if place is None or view.shape[place] == 1 else view.strides[place] for place in places)
         return view._replace(shape=shape, strides=strides)
@@ -329,7 +330,7 @@ class MatmulPlan(MatmulSelection[M]):
             words.extend([0] * (-len(words) % _STRUCT_WORDS))
         words.extend([views[name].pointer if name in views else 0 for name in self.ARGUMENTS])
         words.extend(self._read)
-        words.append(copy)
+        words.extend([copy] * self._sums)
         if variant.tma:
             words.extend([0] * (-len(words) % _STRUCT_WORDS))
         return words
@@ -345,6 +346,11 @@ class MatmulPlan(MatmulSelection[M]):
                 words += self._along(views, name, *roles).strides if name in views else (0, 0, 0)
             _remember(self._known_strides, facts, words)
         return self._known_strides[facts]
+
+    @cached_property
+    def _sums(self) -> int:
+        """How many sums the kernel has: the product, and what it reduces of each part."""
+        return 1 + (sum(argument.written for argument in self.ARGUMENTS.values()) if self.PART else 0)
 
     @cached_property
     def _read(self) -> tuple[int, ...]:

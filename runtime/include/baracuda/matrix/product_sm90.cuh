@@ -268,62 +268,94 @@ template <class Program> struct ProductStore {
         constexpr int PIECES = Shape::SWAPPED ? Shape::BLOCK_N / 16 : 4;
         const long long rows = SPAN == Span::ROWS ? tile.span.live_rows(args) : args.rows;
         const long long down = Shape::SWAPPED ? args.columns : rows, along = Shape::SWAPPED ? rows : args.columns;
+        if constexpr (Program::SINKS > 0) {
+            if (row + 64 <= down && column + PART <= along) sinks<true>(sum, row, column, tile, args);
+            else sinks<false>(sum, row, column, tile, args);
+            return;
+        }
         if (row + 64 <= down && column + 16 * PIECES <= along) pieces<true, PIECES>(sum, row, column, tile, args);
         else pieces<false, PIECES>(sum, row, column, tile, args);
     }
 
 private:
+    template <bool WHOLE, typename Sum>
+    __device__ __forceinline__ static void sinks(const Sum* sum, int row, int column, const ProductTiles<Program>& tile,
+                                                 const Args& args) {
+        static_assert(!Shape::SWAPPED || Program::SINKS == 0, "a thread has columns of few rows");
+        Sum parts[2][2][8];
+        FragmentCells<Shape::SWAPPED, WHOLE> cells[2][2];
+#pragma unroll
+        for (int piece = 0; piece < PART / 16; ++piece) {
+            cells[piece / 2][piece % 2] = cells_of<WHOLE>(piece, row, column, tile, args);
+#pragma unroll
+            for (int i = 0; i < 8; ++i) parts[piece / 2][piece % 2][i] = sum[8 * piece + i];
+        }
+        reduce_part<Program>(parts, cells, args);
+    }
+    // The cells of 16 columns of the tile.
+    template <bool WHOLE>
+    __device__ __forceinline__ static auto cells_of(int piece, int row, int column, const ProductTiles<Program>& tile,
+                                                    const Args& args) {
+        const int thread = threadIdx.x % 128, lane = thread % 32, warp = thread / 32;
+        const int down = row + 16 * warp + lane / 4, along = column + lane % 4 * 2 + 16 * piece;
+        const long long r = Shape::SWAPPED ? along : down, c = Shape::SWAPPED ? down : along;
+        return FragmentCells<Shape::SWAPPED, WHOLE>{tile.matrix, r, c, tile.span.last_row(args), args.columns};
+    }
+    template <bool WHOLE, typename Sum>
+    __device__ __forceinline__ static void sums_of(Sum (&part)[8], const Sum* sum,
+                                                   const FragmentCells<Shape::SWAPPED, WHOLE>& cells,
+                                                   const ProductTiles<Program>& tile, const Args& args) {
+#pragma unroll
+        for (int i = 0; i < 8; ++i) part[i] = sum[i];
+        if (SPAN == Span::ROWS && !SEGMENTS && !WHOLE)
+            clear_beyond<FragmentCells<Shape::SWAPPED, WHOLE>>(part, cells.row, tile.span.live_rows(args));
+    }
+    __device__ __forceinline__ void wait_for_buffer() {
+        turn ^= 1;
+        if (threadIdx.x % 128 == 0) bulk_wait_read<1>();
+        bar_sync(barrier, 128);
+    }
+    template <bool WHOLE, int PIECES, bool BOXED, typename Sum>
+    __device__ __forceinline__ void at_once(const Sum* sum, int row, int column, const ProductTiles<Program>& tile,
+                                            const Args& args, unsigned buffer) {
+        FragmentPacks<Program, FragmentCells<Shape::SWAPPED, WHOLE>> packs[PIECES];
+        Sum parts[PIECES][8];
+#pragma unroll
+        for (int piece = 0; piece < PIECES; ++piece) {
+            const auto cells = cells_of<WHOLE>(piece, row, column, tile, args);
+            read_fragment(packs[piece], cells, args);
+            sums_of<WHOLE>(parts[piece], sum + 8 * piece, cells, tile, args);
+        }
+        compute_fragments<Program>(packs, parts, args);
+        if (BOXED) wait_for_buffer();
+#pragma unroll
+        for (int piece = 0; piece < PIECES; ++piece) {
+            const auto cells = cells_of<WHOLE>(piece, row, column, tile, args);
+            const auto result = store_fragment<Program, BOXED>(packs[piece], cells, args);
+            if constexpr (BOXED) into_buffer(buffer, piece, threadIdx.x % 128, result);
+        }
+    }
+    template <bool WHOLE, int PIECES, bool BOXED, typename Sum>
+    __device__ __forceinline__ void one_by_one(const Sum* sum, int row, int column, const ProductTiles<Program>& tile,
+                                               const Args& args, unsigned buffer) {
+        if (BOXED) wait_for_buffer();
+#pragma unroll
+        for (int piece = 0; piece < PIECES; ++piece) {
+            const auto cells = cells_of<WHOLE>(piece, row, column, tile, args);
+            Sum part[1][8];
+            sums_of<WHOLE>(part[0], sum + 8 * piece, cells, tile, args);
+            const auto result = finish<Program, BOXED>(part, cells, args);
+            if constexpr (BOXED) into_buffer(buffer, piece, threadIdx.x % 128, result);
+        }
+    }
     template <bool WHOLE, int PIECES, typename Sum>
     __device__ __forceinline__ void pieces(const Sum* sum, int row, int column, const ProductTiles<Program>& tile,
                                            const Args& args) {
         constexpr bool BOXED = STAGED && (WHOLE || !ROW_SEGMENTS);  // boxes end where the array does
-        using Cells = FragmentCells<Shape::SWAPPED, WHOLE>;
-        const long long rows = tile.span.last_row(args);
-        const int thread = threadIdx.x % 128, lane = thread % 32, warp = thread / 32;
+        const int thread = threadIdx.x % 128;
         const unsigned buffer = results + turn * Shape::RESULT;
-        const int down = row + 16 * warp + lane / 4, along = column + lane % 4 * 2;
-        const auto cells_of = [&](int piece) {
-            const long long r = Shape::SWAPPED ? along + 16 * piece : down;
-            const long long c = Shape::SWAPPED ? down : along + 16 * piece;
-            return Cells{tile.matrix, r, c, rows, args.columns};
-        };
-        const auto sums_of = [&](Sum (&part)[8], int piece) {
-#pragma unroll
-            for (int i = 0; i < 8; ++i) part[i] = sum[8 * piece + i];
-            const Cells cells = cells_of(piece);
-            if (SPAN == Span::ROWS && !SEGMENTS && !WHOLE)
-                clear_beyond<Cells>(part, cells.row, tile.span.live_rows(args));
-        };
-        const auto wait_for_buffer = [&] {
-            turn ^= 1;
-            if (thread == 0) bulk_wait_read<1>();
-            bar_sync(barrier, 128);
-        };
-        if constexpr (READ_AHEAD) {
-            FragmentPacks<Program, Cells> packs[PIECES];
-            Sum parts[PIECES][8];
-#pragma unroll
-            for (int piece = 0; piece < PIECES; ++piece) {
-                read_fragment(packs[piece], cells_of(piece), args);
-                sums_of(parts[piece], piece);
-            }
-            compute_fragments<Program>(packs, parts, args);
-            if (BOXED) wait_for_buffer();
-#pragma unroll
-            for (int piece = 0; piece < PIECES; ++piece) {
-                const auto result = store_fragment<Program, BOXED>(packs[piece], cells_of(piece), args);
-                if constexpr (BOXED) into_buffer(buffer, piece, thread, result);
-            }
-        } else {
-            if (BOXED) wait_for_buffer();
-#pragma unroll
-            for (int piece = 0; piece < PIECES; ++piece) {
-                Sum part[1][8];
-                sums_of(part[0], piece);
-                const auto result = finish<Program, BOXED>(part, cells_of(piece), args);
-                if constexpr (BOXED) into_buffer(buffer, piece, thread, result);
-            }
-        }
+        if constexpr (READ_AHEAD) at_once<WHOLE, PIECES, BOXED>(sum, row, column, tile, args, buffer);
+        else one_by_one<WHOLE, PIECES, BOXED>(sum, row, column, tile, args, buffer);
         if (!BOXED) return;
         fence_proxy_async_shared();
         bar_sync(barrier, 128);

@@ -222,10 +222,10 @@ __device__ __forceinline__ auto finish(const A (&sum)[1][8], const Cells& cells,
 // The registers that a thread takes for what it reads of a fragment; vectors along rows are the same for fragments
 // beside each other.
 template <auto... READS, auto... WRITES, class... Places>
-Size<(0 + ... + (!ArrayOf<READS>::PRESENT || is_of_rows(ArrayOf<READS>::OPERAND)
-                     ? 0
-                     : int(sizeof(typename ArrayOf<READS>::element_t)) *
-                           (is_of_columns(ArrayOf<READS>::OPERAND) ? 1 : 2)))>
+Size<(0 + ... +
+      (!ArrayOf<READS>::PRESENT || is_of_rows(ArrayOf<READS>::OPERAND)
+           ? 0
+           : int(sizeof(typename ArrayOf<READS>::element_t)) * (is_of_columns(ArrayOf<READS>::OPERAND) ? 1 : 2)))>
 registers_of(const Body<Reads<READS...>, Writes<WRITES...>, Places...>&);
 template <auto... READS, auto... WRITES, class... Places>
 Size<sizeof...(READS)> arrays_read(const Body<Reads<READS...>, Writes<WRITES...>, Places...>&);
@@ -236,6 +236,7 @@ constexpr int FRAGMENT_REGISTERS = decltype(registers_of(*static_cast<typename P
 
 }  // namespace baracuda
 
+#include <baracuda/matrix/sinks.cuh>
 #if BARACUDA_PACK
 #include <baracuda/matrix/product_pack.cuh>
 #elif BARACUDA_TMA || defined(BARACUDA_COPIED)

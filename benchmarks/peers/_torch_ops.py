@@ -249,6 +249,27 @@ def _quantized_linear(fields: Fields, t: Tensors) -> dict[str, Any]:
 _FEWEST_ROWS = 17  # of torch._int_mm
 
 
+def _linear_cross_entropy(fields: Fields, t: Tensors) -> dict[str, Any]:
+    """With all logits in memory: those of the product, rounded, and what the loss is computed of."""
+    x, target, ignored = t["x"], t["target"].long(), fields["ignore_index"]
+    logits = F.linear(x, t["w"]).to(_wide(x))
+    counts = (target != ignored) & (target >= 0) & (target < fields["classes"])
+    lse = torch.logsumexp(logits, 1)
+    options: dict[str, Any] = {"ignore_index": ignored, "label_smoothing": fields.get("smoothing", 0.0)}
+    loss = F.cross_entropy(logits, torch.where(counts, target, ignored), reduction="none", **options)
+    if z_weight := fields.get("z_weight", 0.0):
+        loss = loss + torch.where(counts, z_weight * lse * lse, 0.0)
+    return {"loss": loss, "lse": lse}
+
+
+def _int4_linear(fields: Fields, t: Tensors) -> dict[str, Any]:
+    """With all weights in memory."""
+    depth, each = fields["in_features"], fields.get("group_size", 128)
+    codes = (t["codes"][..., None] >> torch.arange(0, 32, 4, device=t["codes"].device) & 15).flatten(1)[:, :depth]
+    scale, zero = (t[name].repeat_interleave(each, 1)[:, :depth] for name in ("scale", "zero"))
+    return {"y": F.linear(t["x"], (codes - zero) * scale)}
+
+
 FORWARD: dict[str, Function] = {
     "grouped_mm": _grouped_mm,
     "linear_swiglu": _linear_swiglu,
@@ -282,6 +303,8 @@ FORWARD: dict[str, Function] = {
     "block_scaled_mm": _block_scaled_mm,
     "int_mm": lambda fields, t: {"y": torch._int_mm(t["a"], t["b"])},
     "quantized_linear": _quantized_linear,
+    "linear_cross_entropy": _linear_cross_entropy,
+    "int4_linear": _int4_linear,
     "reduce_rows": _reduce_rows,
     "embedding": _embedding,
     "segment_sum": _segment_sum,

@@ -17,7 +17,7 @@ from ..program import Expr, kind_of
 from ..program.cuda import to_cuda
 from ..program.kinds import Kinds
 from ..program.ops import OPS
-from ..program.tree import Call, Query, Read
+from ..program.tree import Call, Cast, Query, Read
 from ..program.tree import Name as FieldName
 from ..spec.names import in_kernel
 from ..text import Code, Name, python
@@ -42,6 +42,8 @@ _BODY = {
     "cells": (Code("Cells"), Code("The values of cells.")),
     "terms": (Code("Terms"), Code("The terms of sums, and the values of their cells.")),
     "weights": (Code("Weights"), Code("What a part of a sum is multiplied with, as the term of its sum.")),
+    "sinks": (Code("Sinks"), Code("The terms of what is reduced over columns.")),
+    "late_sinks": (Code("LateSinks"), Code("The terms of what rests on that.")),
     "epilogue": (Code("Epilogue"), Code("The outputs of sums.")),
 }
 
@@ -238,7 +240,8 @@ def stored_value(context: Context, store: CellStore | Store) -> Code:
     if store.expr is None:
         return Code(f"lane.raw(args.{store.copies}_)")
     kinds, stored = _kinds(context), stored_type(store.tensor)
-    value = to_cuda(store.expr, kinds)
+    is_rounded = isinstance(store.expr, Cast) and store.expr.to == stored  # as storing does
+    value = to_cuda(store.expr.arg if isinstance(store.expr, Cast) and is_rounded else store.expr, kinds)
     if store.tensor.kind == "float" and kind_of(store.expr, kinds) == "int":
         value = Code(f"acc_t({value})")  # a 16-bit float takes no ints
     return Code(f"static_cast<{stored}>({value})" if " " in stored else f"{stored}({value})")

@@ -13,13 +13,13 @@ class LinearCrossEntropyDescriptor(rt.MapDescriptor):
     smoothing: float = rt.field("the share of the loss that all classes have alike", default=0.0)
     z_weight: float = rt.field("factor of the squared log-partition", default=0.0)
     chunk: int = rt.field(
-        "tokens whose logits are in memory at once; the gradient takes all tokens and eight times as many classes",
+        "half the tokens that are worked on at once; the gradient takes all tokens and eight times as many classes",
         default=512,
     )
     _elements = ("f32", "f16", "bf16", "f64")
-    _dims = rt.table(token="tokens", col="classes", depth="features")
+    _dims = rt.table(token="tokens", col="classes", depth="features", col_part="ceil_div(classes, 64)")
     _space = (("token",), ("col",), ("depth",))
-    _chunks = rt.table(token="chunk")
+    _chunks = rt.table(token="2 * chunk")
     _requires = ("min(tokens, features, classes) >= 0", "isfinite(z_weight)", "0 <= smoothing <= 1", "chunk >= 1")
 
 
@@ -46,23 +46,46 @@ class LinearCrossEntropyPlan(rt.MatmulPlan[LinearCrossEntropyDescriptor]):
     EXTENTS = (rt.Extent("tokens", "x", axis=0), rt.Extent("features", "x", axis=1), rt.Extent("classes", "w", axis=0))
     AXES = rt.table(
         x=(("token",), ("depth",)), w=(("col",), ("depth",)), target=(("token",),), loss=(("token",),),
-        lse=(("token",),), logits_held=(("token",), ("col",)), logsumexp_top_held=(("token",),),
+        lse=(("token",),), col_index_held=(("col",),), logsumexp_top_max_of_part_held=(("token",), ("col_part",)),
+        lse_sum_of_part_held=(("token",), ("col_part",)), picked_of_part_held=(("token",), ("col_part",)),
+        spread_sum_of_part_held=(("token",), ("col_part",)), logsumexp_top_held=(("token",),),
         picked_held=(("token",),), spread_sum_held=(("token",),),
     )
-    HELD = rt.table(logits_held="acc", logsumexp_top_held="acc", picked_held="acc", spread_sum_held="acc")
+    HELD = rt.table(
+        col_index_held="i64", logsumexp_top_max_of_part_held="acc", lse_sum_of_part_held="acc",
+        picked_of_part_held="acc", spread_sum_of_part_held="acc", logsumexp_top_held="acc", picked_held="acc",
+        spread_sum_held="acc",
+    )
     PASSES = (
+        rt.MapPass((), ("col_index_held",), space=(("col",),), indices=("col",), cell_indices=("col",)),
         rt.MatmulPass(
-            ("x", "w"), ("logits_held",), loop=1, factors=("x", "w"),
+            ("x", "w", "target", "col_index_held"),
+            (
+                "logsumexp_top_max_of_part_held", "lse_sum_of_part_held", "picked_of_part_held",
+                "spread_sum_of_part_held",
+            ),
+            loop=1,
+            factors=("x", "w"),
             dims=rt.table(rows="token", columns="col", depth="depth"),
+            part="col_part",
         ),
         rt.MapPass(
-            ("target", "logits_held"), ("logsumexp_top_held", "picked_held", "spread_sum_held"), loop=1,
-            space=(("token",), ("col",)), summed=("col",), indices=("col",), sums=("", "", ""),
+            ("logsumexp_top_max_of_part_held", "picked_of_part_held", "spread_sum_of_part_held"),
+            ("logsumexp_top_held", "picked_held", "spread_sum_held"), loop=1, space=(("token",), ("col_part",)),
+            summed=("col_part",), sums=("", "", ""),
         ),
         rt.MapPass(
-            ("target", "logits_held", "logsumexp_top_held", "picked_held", "spread_sum_held"), ("loss", "lse"), loop=1,
-            space=(("token",), ("col",)), summed=("col",), sizes=("col",),
-            scalars=("ignore_index", "smoothing", "z_weight"), sums=("",),
+            (
+                "target", "logsumexp_top_max_of_part_held", "lse_sum_of_part_held", "logsumexp_top_held", "picked_held",
+                "spread_sum_held",
+            ),
+            ("loss", "lse"),
+            loop=1,
+            space=(("token",), ("col_part",)),
+            summed=("col_part",),
+            sizes=("col",),
+            scalars=("ignore_index", "smoothing", "z_weight"),
+            sums=("",),
         ),
     )
 

@@ -107,10 +107,9 @@ struct Program : MapProgram {
                 const acc_t logits_ = reduced.logits_;
                 const bool counts_ = target_ != ignore_index_ && 0ll <= target_ && target_ < col_size_held_;
                 const acc_t share_ = (col_index_held_ == target_ ? acc_t(1.0) - smoothing_ : acc_t(0.0)) + uniform_1_;
-                const acc_t dlogits_ = acc_t(T(counts_
-                    ? dloss_ * ((acc_t(1.0) + acc_t(2.0) * z_weight_ * lse_) * math::exp_for<T>(logits_ - lse_) -
-                    share_) : acc_t(0.0)));
-                lane.store(args.dlogits_held_, T(dlogits_));
+                const acc_t slope_ = dloss_ * ((acc_t(1.0) + acc_t(2.0) * z_weight_ * lse_) *
+                    math::exp_for<T>(logits_ - lse_) - share_);
+                lane.store(args.dlogits_held_, T(counts_ ? slope_ : acc_t(0.0)));
             });
         }
     };
@@ -193,11 +192,11 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 0*5 1*3 3 18 19 2 15 2 1 templates/map_bodies.jinja:40 1 19 9 -54 12 5 59 1*2
-// @lines templates/map.cu.jinja:73 2 1 -64 18 19 2 6 11 1 templates/map_bodies.jinja:40 1 19 -57 64 2 -37 59 1*2
-// @lines templates/map.cu.jinja:73 2 1 -64 18 19 2 17 1 templates/map_bodies.jinja:40 1 19 9 -37 59 1*2
-// @lines templates/map.cu.jinja:73 2 1 -64 6 12 8 2*4 1 2*2 0*7 9 0*2 3 5 1 templates/map_bodies.jinja:40 1 0 19 -54
-// @lines 0*2 3 58 2 -51 0*3 63 -54 0*4 5 59 1*2 templates/map.cu.jinja:73 2 1 -64 18 8 2*4 1 2*2 0*2 12 5 1
-// @lines templates/map_bodies.jinja:40 1 19 9 -51 63 -49 59 1*2 templates/map.cu.jinja:73 2 1 -64 18 8 2*4 1 2*2 0*2 12
-// @lines 5 1 templates/map_bodies.jinja:40 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:73 2 1 -64 18 19 2 0 17 1
-// @lines templates/map_bodies.jinja:40 1 19 9 -51 14 59 1*2 templates/map.cu.jinja:73 2 1 3 1
+// @lines templates/map.cu.jinja:1 1 4 0*5 1*3 3 18 23 2 15 2 1 templates/map_bodies.jinja:40 1 19 9 -54 12 5 59 1*2
+// @lines templates/map.cu.jinja:77 2 1 -68 18 23 2 6 11 1 templates/map_bodies.jinja:40 1 19 -57 64 2 -37 59 1*2
+// @lines templates/map.cu.jinja:77 2 1 -68 18 23 2 17 1 templates/map_bodies.jinja:40 1 19 9 -37 59 1*2
+// @lines templates/map.cu.jinja:77 2 1 -68 6 12*2 2*4 1 2*2 0*7 9 0*2 3 5 1 templates/map_bodies.jinja:40 1 0 19 -54
+// @lines 0*2 3 58 2 -51 0*3 63 -54 0*3 5 59 1*2 templates/map.cu.jinja:77 2 1 -68 18 12 2*4 1 2*2 0*2 12 5 1
+// @lines templates/map_bodies.jinja:40 1 19 9 -51 63 -49 59 1*2 templates/map.cu.jinja:77 2 1 -68 18 12 2*4 1 2*2 0*2
+// @lines 12 5 1 templates/map_bodies.jinja:40 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:77 2 1 -68 18 23 2 0 17 1
+// @lines templates/map_bodies.jinja:40 1 19 9 -51 14 59 1*2 templates/map.cu.jinja:77 2 1 3 1

@@ -13,7 +13,7 @@ class LinearCrossEntropyBackwardDescriptor(rt.MapDescriptor):
     smoothing: float = rt.field("the share of the loss that all classes have alike", default=0.0)
     z_weight: float = rt.field("factor of the squared log-partition", default=0.0)
     chunk: int = rt.field(
-        "tokens whose logits are in memory at once; the gradient takes all tokens and eight times as many classes",
+        "half the tokens that are worked on at once; the gradient takes all tokens and eight times as many classes",
         default=512,
     )
     _elements = ("f32", "f16", "bf16", "f64")
@@ -29,7 +29,8 @@ class LinearCrossEntropyBackwardPlan(rt.MatmulPlan[LinearCrossEntropyBackwardDes
         logits = sum(x * w, depth)
         counts = target != ignore_index and 0 <= target and target < size(col)
         share = where(index(col) == target, 1.0 - smoothing, 0.0) + smoothing / size(col)
-        dlogits = T(where(counts, dloss * ((1.0 + 2.0 * z_weight * lse) * exp(logits - lse) - share), 0.0))
+        slope = dloss * ((1.0 + 2.0 * z_weight * lse) * exp(logits - lse) - share)
+        dlogits = T(where(counts, slope, 0.0))
         dx = sum(dlogits * w, col)
         dw = sum(dlogits * x, token)
 

@@ -58,8 +58,7 @@ struct Program : MapProgram {
                 const acc_t scale_read_ = lane.in(scale_read_slice());
                 const i64 code_ = math::bitwise_and(math::right_shift(codes_read_, math::multiply(4ll,
                     math::remainder_by<8>(depth_index))), 15ll);
-                const acc_t w_ = acc_t(T((acc_t(code_) - zero_read_) * scale_read_));
-                lane.store(args.w_held_, T(w_));
+                lane.store(args.w_held_, T((acc_t(code_) - zero_read_) * scale_read_));
             });
         }
     };
@@ -95,6 +94,6 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 0*5 1*3 3 6 12 2 17 2 0*3 3 0*2 6*2 2 1 templates/map_bodies.jinja:40 1 0 2 0*2 3
-// @lines 2 1 -34 39 2 -8 1 -43 9 39 2 -8 1 -43 9 39 2*3 9 -54 7 0*2 5 0*2 5 59 1*2 templates/map.cu.jinja:73 2 1 -64 18
-// @lines 8 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:73 2 1 3 1
+// @lines templates/map.cu.jinja:1 1 4 0*5 1*3 3 6 12 2 21 2 0*3 3 0*2 6*2 2 1 templates/map_bodies.jinja:40 1 0 2 0*2 3
+// @lines 2 1 -34 39 2 -8 1 -43 9 39 2 -8 1 -43 9 39 2*3 9 -54 7 0*2 5 0 5 59 1*2 templates/map.cu.jinja:77 2 1 -68 18
+// @lines 12 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:77 2 1 3 1

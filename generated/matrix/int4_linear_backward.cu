@@ -75,8 +75,7 @@ struct Program : MapProgram {
                 const acc_t scale_read_ = lane.in(scale_read_slice());
                 const i64 code_ = math::bitwise_and(math::right_shift(codes_read_, math::multiply(4ll,
                     math::remainder_by<8>(depth_index))), 15ll);
-                const acc_t w_ = acc_t(T((acc_t(code_) - zero_read_) * scale_read_));
-                lane.store(args.w_held_, T(w_));
+                lane.store(args.w_held_, T((acc_t(code_) - zero_read_) * scale_read_));
             });
         }
     };
@@ -132,8 +131,8 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 0*5 1*3 3 18 19 2 17 1 templates/map_bodies.jinja:40 1 19 9 -37 59 1*2
-// @lines templates/map.cu.jinja:73 2 1 -64 6 12 2 17 2 0*3 3 0*2 6*2 2 1 templates/map_bodies.jinja:40 1 0 2 0*2 3 2 1
-// @lines -34 39 2 -8 1 -43 9 39 2 -8 1 -43 9 39 2*3 9 -54 7 0*2 5 0*2 5 59 1*2 templates/map.cu.jinja:73 2 1 -64 18 8
-// @lines 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 19 9 -51 63 -49 59 1*2 templates/map.cu.jinja:73 2 1 -64
-// @lines 18 19 2 0 17 1 templates/map_bodies.jinja:40 1 19 9 -51 14 59 1*2 templates/map.cu.jinja:73 2 1 3 1
+// @lines templates/map.cu.jinja:1 1 4 0*5 1*3 3 18 23 2 17 1 templates/map_bodies.jinja:40 1 19 9 -37 59 1*2
+// @lines templates/map.cu.jinja:77 2 1 -68 6 12 2 21 2 0*3 3 0*2 6*2 2 1 templates/map_bodies.jinja:40 1 0 2 0*2 3 2 1
+// @lines -34 39 2 -8 1 -43 9 39 2 -8 1 -43 9 39 2*3 9 -54 7 0*2 5 0 5 59 1*2 templates/map.cu.jinja:77 2 1 -68 18 12
+// @lines 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 19 9 -51 63 -49 59 1*2 templates/map.cu.jinja:77 2 1 -68
+// @lines 18 23 2 0 17 1 templates/map_bodies.jinja:40 1 19 9 -51 14 59 1*2 templates/map.cu.jinja:77 2 1 3 1

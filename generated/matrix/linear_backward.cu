@@ -136,34 +136,31 @@ struct Program : MapProgram {
                 if constexpr (KIND == Kind::relu) {
                     const acc_t the_sum_ = reduced.the_sum_;
                     const acc_t relu_x_ = the_sum_ + bias_;
-                    const acc_t dz_ = acc_t(T(relu_x_ <= acc_t(0.0) ? acc_t(0.0) : dy_));
-                    lane.store(args.dz_relu_held_, T(dz_));
+                    lane.store(args.dz_relu_held_, T(relu_x_ <= acc_t(0.0) ? acc_t(0.0) : dy_));
                 }
                 if constexpr (KIND == Kind::gelu) {
                     const acc_t the_sum_ = reduced.the_sum_;
                     const acc_t gelu_x_ = the_sum_ + bias_;
                     const acc_t the_erfc_ = math::erfc(-gelu_x_ * acc_t(0.7071067811865476));
-                    const acc_t dz_ = acc_t(T(acc_t(0.5) * dy_ * the_erfc_ + acc_t(0.3989422804014327) * dy_ *
-                        gelu_x_ * math::exp_for<T>(-(acc_t(0.5000000000000001) * gelu_x_ * gelu_x_))));
-                    lane.store(args.dz_relu_held_, T(dz_));
+                    lane.store(args.dz_relu_held_, T(acc_t(0.5) * dy_ * the_erfc_ + acc_t(0.3989422804014327) * dy_
+                        * gelu_x_ * math::exp_for<T>(-(acc_t(0.5000000000000001) * gelu_x_ * gelu_x_))));
                 }
                 if constexpr (KIND == Kind::gelu_tanh) {
                     const acc_t the_sum_ = reduced.the_sum_;
                     const acc_t gelu_tanh_x_ = the_sum_ + bias_;
                     const acc_t the_tanh_ = math::tanh(acc_t(0.7978845608028654) * (gelu_tanh_x_ + acc_t(0.044715) *
                         (gelu_tanh_x_ * gelu_tanh_x_ * gelu_tanh_x_)));
-                    const acc_t dz_ = acc_t(T(acc_t(0.5) * dy_ * (acc_t(1) + the_tanh_) + acc_t(0.3989422804014327)
-                        * dy_ * gelu_tanh_x_ * (acc_t(1) - the_tanh_ * the_tanh_) + acc_t(0.053516112204450184) * dy_ *
-                        gelu_tanh_x_ * (acc_t(1) - the_tanh_ * the_tanh_) * gelu_tanh_x_ * gelu_tanh_x_));
-                    lane.store(args.dz_relu_held_, T(dz_));
+                    lane.store(args.dz_relu_held_, T(acc_t(0.5) * dy_ * (acc_t(1) + the_tanh_) +
+                        acc_t(0.3989422804014327) * dy_ * gelu_tanh_x_ * (acc_t(1) - the_tanh_ * the_tanh_) +
+                        acc_t(0.053516112204450184) * dy_ * gelu_tanh_x_ * (acc_t(1) - the_tanh_ * the_tanh_) *
+                        gelu_tanh_x_ * gelu_tanh_x_));
                 }
                 if constexpr (KIND == Kind::silu) {
                     const acc_t the_sum_ = reduced.the_sum_;
                     const acc_t silu_x_ = the_sum_ + bias_;
                     const acc_t the_sigmoid_ = math::sigmoid(silu_x_);
-                    const acc_t dz_ = acc_t(T(dy_ * the_sigmoid_ + dy_ * silu_x_ * the_sigmoid_ * (acc_t(1) -
+                    lane.store(args.dz_relu_held_, T(dy_ * the_sigmoid_ + dy_ * silu_x_ * the_sigmoid_ * (acc_t(1) -
                         the_sigmoid_)));
-                    lane.store(args.dz_relu_held_, T(dz_));
                 }
             });
         }
@@ -265,12 +262,12 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 0*5 1*3 3 18 8 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 19 9 12 -49
-// @lines 59 1*2 templates/map.cu.jinja:73 2 1 -64 18 8 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 19 9 12 -49
-// @lines 59 1*2 templates/map.cu.jinja:73 2 1 -64 3*2 12 8 2*4 1 2*2 0 12 5 1 templates/map_bodies.jinja:40 1 19 9 -51
-// @lines 17 56 1*3 -54 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:73 2 1 -64 3*3 1 2*2 0*3 4 8 2*4 1 2*2 0*4 12 5 1
-// @lines templates/map_bodies.jinja:40 1 19 9 -51 0 59 4 -54 0 5 55 -10 4 -54 0*3 5 55 -10 4 -54 0*5 5 55 -10 4 -54 0*3
-// @lines 5 55 4 1*2 templates/map.cu.jinja:73 2 1 -64 18 8 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 19 9 12
-// @lines -49 59 1*2 templates/map.cu.jinja:73 2 1 -64 18 8 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 19 9 12
-// @lines -49 59 1*2 templates/map.cu.jinja:73 2 1 -64 3*2 12 8 2*4 1 2*2 0 12 5 1 templates/map_bodies.jinja:40 1 19 9
-// @lines -51 17 56 1*3 -54 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:73 2 1 3 1
+// @lines templates/map.cu.jinja:1 1 4 0*5 1*3 3 18 12 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 19 9 12 -49
+// @lines 59 1*2 templates/map.cu.jinja:77 2 1 -68 18 12 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 19 9 12
+// @lines -49 59 1*2 templates/map.cu.jinja:77 2 1 -68 3*2 12*2 2*4 1 2*2 0 12 5 1 templates/map_bodies.jinja:40 1 19 9
+// @lines -51 17 56 1*3 -54 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:77 2 1 -68 3*3 1 2*2 0*3 4 12 2*4 1 2*2 0*4 12 5
+// @lines 1 templates/map_bodies.jinja:40 1 19 9 -51 0 59 4 -54 5 55 -10 4 -54 0 5 0 55 -10 4 -54 0*2 5 0*3 55 -10 4 -54
+// @lines 0 5 0 55 4 1*2 templates/map.cu.jinja:77 2 1 -68 18 12 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 19
+// @lines 9 12 -49 59 1*2 templates/map.cu.jinja:77 2 1 -68 18 12 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1
+// @lines 19 9 12 -49 59 1*2 templates/map.cu.jinja:77 2 1 -68 3*2 12*2 2*4 1 2*2 0 12 5 1 templates/map_bodies.jinja:40
+// @lines 1 19 9 -51 17 56 1*3 -54 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:77 2 1 3 1

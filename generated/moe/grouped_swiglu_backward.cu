@@ -34,11 +34,9 @@ struct Program : MapProgram {
                 const acc_t silu_x_ = reduced.silu_x_;
                 const acc_t the_sum_ = reduced.the_sum_;
                 const acc_t the_sigmoid_ = math::sigmoid(silu_x_);
-                const acc_t dz_ = acc_t(T(dy_ * silu_x_ * the_sigmoid_));
-                const acc_t dz_2_ = acc_t(T(dy_ * the_sum_ * the_sigmoid_ + dy_ * the_sum_ * silu_x_ * the_sigmoid_
-                    * (acc_t(1) - the_sigmoid_)));
-                lane.store(args.dz_held_, T(dz_));
-                lane.store(args.dz_2_held_, T(dz_2_));
+                lane.store(args.dz_held_, T(dy_ * silu_x_ * the_sigmoid_));
+                lane.store(args.dz_2_held_, T(dy_ * the_sum_ * the_sigmoid_ + dy_ * the_sum_ * silu_x_ *
+                    the_sigmoid_ * (acc_t(1) - the_sigmoid_)));
             });
         }
     };
@@ -165,9 +163,9 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 3 6 12 8 2 0 2*2 0 2 1 2*2 0*6 12 5 1 templates/map_bodies.jinja:40 1 19 9
-// @lines -51 63 0 -54 0*3 5 0 59 1*2 templates/map.cu.jinja:73 2 1 -64 6 12 8 2*4 1 2*2 0*3 12 5 1
-// @lines templates/map_bodies.jinja:40 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:73 2 1 -64 6 12 8 2*4 1 2*2 0*4 12 5
-// @lines 1 templates/map_bodies.jinja:40 1 19 9 -51 63 -49 59 1*2 templates/map.cu.jinja:73 2 1 -64 6 12 8 2*4 1 2*2
-// @lines 0*3 12 5 1 templates/map_bodies.jinja:40 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:73 2 1 -64 6 12 8 2*4 1
-// @lines 2*2 0*3 12 5 1 templates/map_bodies.jinja:40 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:73 2 1 3 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 3 6 12*2 2 0 2*2 0 2 1 2*2 0*6 12 5 1 templates/map_bodies.jinja:40 1 19 9
+// @lines -51 63 0 -54 5 0*2 59 1*2 templates/map.cu.jinja:77 2 1 -68 6 12*2 2*4 1 2*2 0*3 12 5 1
+// @lines templates/map_bodies.jinja:40 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:77 2 1 -68 6 12*2 2*4 1 2*2 0*4 12 5
+// @lines 1 templates/map_bodies.jinja:40 1 19 9 -51 63 -49 59 1*2 templates/map.cu.jinja:77 2 1 -68 6 12*2 2*4 1 2*2
+// @lines 0*3 12 5 1 templates/map_bodies.jinja:40 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:77 2 1 -68 6 12*2 2*4 1
+// @lines 2*2 0*3 12 5 1 templates/map_bodies.jinja:40 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:77 2 1 3 1

@@ -87,7 +87,7 @@ def _lowered(spec: MapSpec, spec_path: str, of_kinds: Mapping[str, Pass]) -> Map
     parts = next(iter(of_kinds.values())).parts
     taken = {name for of in of_kinds.values() for name in (*of.parts.dims, *of.spec.descriptor)}
     uniforms = Uniforms(taken, one_program=not spec.kinds)
-    each = {kind: _Lowering(of.spec, of.parts, parts, uniforms) for kind, of in of_kinds.items()}
+    each = {kind: Lowering(of.spec, of.parts, parts, uniforms) for kind, of in of_kinds.items()}
     lowering = next(iter(each.values()))
     arguments = tuple(lowering.tensors[name] for name in spec.arguments)
     shared = shared_fields(spec, spec_path, arguments, _shapes_of(spec))
@@ -151,11 +151,14 @@ def _optional(name: str, spec: MapSpec) -> bool:
     return name in spec.outputs and bool(spec.outputs[name].optional)
 
 
-class _Lowering:
+class Lowering:
     """Of one kind; sums have the places of those of the `first`."""
 
-    def __init__(self, spec: MapSpec, parts: Parts, first: Parts, uniforms: Uniforms) -> None:
-        self.spec, self.parts, self.uniforms = spec, parts, uniforms
+    def __init__(
+        self, spec: MapSpec, parts: Parts, first: Parts | None = None, uniforms: Uniforms | None = None
+    ) -> None:
+        self.spec, self.parts, first = spec, parts, first or parts
+        self.uniforms = uniforms or Uniforms({*parts.dims, *spec.descriptor}, one_program=not spec.kinds)
         self.sums = parts.sum_lines
         self.slots = {x.name: in_kernel(of.name) for x, of in zip(self.sums, first.sum_lines, strict=True)}
         self.beside = {} if spec.kinds else dict(_sums_of_spreads(self.sums, spec))
@@ -175,7 +178,7 @@ class _Lowering:
     def body(self, name: str, outputs: list[str], sums: tuple[Line, ...] = (), known: tuple[Line, ...] = ()) -> Body:
         """The computation of a cell: the lines that outputs and terms need."""
         ready = frozenset(x.name for x in known)
-        terms = [name for line in sums for name in self.parts.needed([line.name]) - {line.name}]
+        terms = [name for line in sums for name in self.parts.needed([line.name], ready) - {line.name}]
         copied = {self.copies[n] for n in outputs if n in self.copies}
         computed = [n for n in outputs if n not in self.copies]
         wanted = self.parts.needed([*computed, *terms], ready)

@@ -12,7 +12,7 @@ from ...lower.op import Op, Scalar, Tensor, Value
 from ...program import Call, Expr
 from ...program.tree import walk
 from ...spec.names import in_kernel
-from ...text import Name
+from ...text import Code, Name
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +192,11 @@ class MapOp(Op):
             header = "by_index" if folder in by_index else "walk"
             found.setdefault(f"{folder}/{header}.cuh", []).append(of.number)
         return tuple((path, tuple(numbers) if len(found) > 1 else ()) for path, numbers in found.items())
+
+    @property
+    def phases(self) -> Code:
+        """For each sum, the last one first, when it is reduced; empty if all are at once."""
+        return Code("")
 
     @property
     def is_shared(self) -> bool:

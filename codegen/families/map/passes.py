@@ -190,7 +190,11 @@ class Cut:
         computed = {e.tensor for e in (x.expr for x in lines) if isinstance(e, Read) and e.computed}
         lines = [Line(x.name, _as_is(x.expr, computed), x.number) for x in lines]
         arrays = {array: name for name, array in handed.items() if array != name}
-        lines += [Line(array, Name(name)) for array, name in arrays.items()]
+        used = {name for line in lines for name in reads(line.expr)} | {*walk.sums, *walk.outputs}
+        only = {n for n in arrays.values() if n not in used and isinstance(self.lines[n].expr, Cast)}
+        stored = {line.name: line.expr for line in lines if line.name in only}
+        lines = [line for line in lines if line.name not in only]
+        lines += [Line(array, stored.get(name, Name(name))) for array, name in arrays.items()]
         read = {name for line in lines for name in reads(line.expr)}
         inputs = {n: t for n, t in spec.inputs.items() if n in read}
         inputs |= {array: self._array(name) for name, array in held.items() if array in read - {x.name for x in lines}}

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from ...conditions.parse import read_condition
 from ...text import Name
 from ..map.kinds import kind_groups
-from ..map.lower import lower_walks
-from ..map.op import MapOp
+from ..map.lower import Lowering, lower_walks
+from ..map.op import Body, MapOp
 from ..map.passes import Pass
 from ..map.spec import MapSpec
 from .op import MatmulOp
 from .passes import passes
 from .product import Product
+from .sinks import Sinks
+
+_PHASES = ("sinks", "late_sinks")
 
 
 def lower_matmul(spec: MapSpec, spec_path: str) -> MatmulOp:
@@ -21,13 +24,32 @@ def lower_matmul(spec: MapSpec, spec_path: str) -> MatmulOp:
     op = lower_walks(spec, spec_path, kind_groups(spec, passes), _lowered)
     if isinstance(op, MatmulOp) and not op.passes:
         return op
+    dims = tuple(dict.fromkeys(dim for of in (op, *op.passes) for dim in of.dims))  # those of parts are of some
+    op = replace(op, dims=dims)
     chunks = tuple((Name(dim), read_condition(of, spec.descriptor)) for dim, of in spec.chunks.items())
     return _of_product(op, None, chunks)
 
 
 def _lowered(op: MapOp, of: Pass) -> MapOp:
     """A pass: a product, or one of a map."""
-    return _of_product(op, of.product) if isinstance(of.product, Product) else op
+    if not isinstance(of.product, Product):
+        return op
+    lowered = _of_product(op, of.product)
+    if not isinstance(of.product.sinks, Sinks):
+        return lowered
+    bodies, kinds = _sunk(of, of.product.sinks)
+    return replace(lowered, part=Name(of.product.sinks.part), sinks=bodies, kinds={**op.kinds, **kinds})
+
+
+def _sunk(of: Pass, sinks: Sinks) -> tuple[tuple[Body, ...], dict[str, str]]:
+    """The terms of the reductions of each phase, which know what was reduced before."""
+    lowering = Lowering(of.spec, of.parts)
+    known, bodies = [line for line in lowering.sums if line.name not in sinks.names], list[Body]()
+    for name, phase in zip(_PHASES, sinks.phases, strict=False):
+        lines = [line for line in lowering.sums if line.name in phase]
+        bodies.append(lowering.body(name, [], sums=tuple(lines), known=tuple(known)))
+        known += lines
+    return tuple(bodies), lowering.kinds
 
 
 def _span(product: Product) -> tuple[Name, Name, bool] | None:
@@ -52,4 +74,6 @@ def _of_product(op: MapOp, product: Product | None, chunks: tuple[tuple[Name, st
         roles=tuple((role, Name(dim)) for role, dim in product.roles) if product else (),
         span=_span(product) if product else None,
         weights=_weights(product) if product else (),
+        part=None,
+        sinks=(),
     )

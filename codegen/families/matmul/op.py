@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from baracuda.runtime import MatmulPlan
 from baracuda.runtime.families.matmul.schedules import BYTES
 
-from ...text import Name
+from ...text import Code, Name
 from ..map.op import Body, MapOp
 
 
@@ -25,6 +25,8 @@ class MatmulOp(MapOp):
     span: tuple[Name, Name, bool] | None  # where parts end, of what, and whether they follow each other
     # What parts of the depth are multiplied with: along each axis a role, and how many places of it share an element.
     weights: tuple[tuple[Name, tuple[tuple[str, int], ...]], ...]
+    part: Name | None  # the dim of parts of the columns that the kernel reduces, instead of storing elements
+    sinks: tuple[Body, ...]  # the terms of these reductions, and of those that rest on them
 
     @property
     def layout_names(self) -> tuple[str, ...]:
@@ -43,4 +45,10 @@ class MatmulOp(MapOp):
     @property
     def bodies(self) -> tuple[Body, ...]:
         weights = (replace(self.terms, name=Name("weights")),) if self.weights else ()
-        return (*weights, self.epilogue)
+        return (*weights, *self.sinks, self.epilogue)
+
+    @property
+    def phases(self) -> Code:
+        """For each sum, the last one first, when it is reduced: 0 is the product; empty without any others."""
+        of = {part.slot: str(phase) for phase, body in enumerate(self.sinks, 1) for part in body.sums}
+        return Code("".join([of.get(part.slot, "0") for part in reversed(self.sums)]) if of else "")

@@ -17,6 +17,7 @@ from ..map.program import Parts, numbered, parts_of, split
 from ..map.spec import MapSpec
 from . import chunks
 from .product import Product, factors_of_bytes, oriented, pairs_of, products_of, renamed
+from .sinks import Sinks, with_parts, without_part
 from .spans import by_ends, without_span
 from .weights import of_cells, with_weights
 
@@ -29,10 +30,11 @@ def passes(spec: MapSpec, held: str = "held") -> tuple[Pass, ...]:
     parts = parts_with_factors(spec)
     products = products_of(spec, parts)
     parts = by_ends(parts, spec, products)
-    cut = tuple(_Cut(spec, hoisted(parts), held, products).passes())
+    spec, parts, sinks = with_parts(spec, parts, products)
+    cut = tuple(_Cut(spec, hoisted(parts), held, products, sinks).passes())
     if queries := chunks.asked(cut, next(iter(spec.chunks), "")):
         parts, made = chunks.with_arrays(parts, queries)
-        cut = tuple(_Cut(spec, hoisted(parts), held, products, made).passes())
+        cut = tuple(_Cut(spec, hoisted(parts), held, products, sinks, made).passes())
     return cut
 
 
@@ -74,11 +76,20 @@ class _Cut(Cut):
     """`asked` are lines of what passes cannot ask of the space: arrays that are made first."""
 
     def __init__(
-        self, spec: MapSpec, parts: Parts, held: str, products: Mapping[str, Product], asked: tuple[str, ...] = ()
+        self,
+        spec: MapSpec,
+        parts: Parts,
+        held: str,
+        products: Mapping[str, Product],
+        sinks: tuple[Sinks, ...],
+        asked: tuple[str, ...] = (),
     ) -> None:
         super().__init__(spec, parts, held)
         self.products = products
-        self.pairs = pairs_of(products, spec, lambda a, b: any({a, b} <= of for of in self.behind.values()))
+        self.sinks = {of.of: of for of in sinks}
+        self.sunk = {name for of in sinks for name in of.names}
+        alone = {name: product for name, product in products.items() if name not in self.sinks}
+        self.pairs = pairs_of(alone, spec, lambda a, b: any({a, b} <= of for of in self.behind.values()))
         self.chunked = next(iter(spec.chunks), "")
         self.walks += [Walk(parts.dims[name], made=(name,), whole=True) for name in asked]
         self.phases = list[int]()
@@ -113,6 +124,8 @@ class _Cut(Cut):
         return bool(self.chunked) and self.chunked in walk.summed
 
     def _follows(self, name: str, walk: Walk) -> bool:
+        if name in self.sunk:
+            return name in walk.sums
         return name in walk.sums if self._adds_up(walk) else super()._follows(name, walk)
 
     def _ends(self, name: str, walk: Walk) -> bool:
@@ -124,6 +137,7 @@ class _Cut(Cut):
         for factor in self._factors(walk):
             if factor in self.lines and not any(self._makes(factor, before) for before in self.walks):
                 return Walk(self.parts.dims[factor], made=(factor,))
+        walk.sums += [name for of in walk.sums if of in self.sinks for name in self.sinks[of].names]
         return walk
 
     def _factors(self, walk: Walk) -> tuple[str, ...]:
@@ -150,10 +164,13 @@ class _Cut(Cut):
         if product is None:
             return of
         order = next((self.spec.outputs[name].dims for name in walk.outputs), tuple(self.spec.dims))
+        sinks, column = self.sinks.get(walk.sums[0]), product.dims["columns"]
         lines = tuple(replace(x, expr=_terms(x.expr)) if x.name in walk.sums else x for x in of.parts.lines)
+        lines = tuple(replace(x, expr=without_part(x.expr, column)) if x.name in self.sunk else x for x in lines)
         parts = of_cells(replace(of.parts, lines=lines), product.weights)
         product = renamed(product, held)
-        return replace(of, parts=parts, product=product if product.second else oriented(product, order))
+        product = product if product.second else oriented(product, order)
+        return replace(of, parts=parts, product=replace(product, sinks=sinks))
 
 
 def _terms(expr: Expr) -> Expr:

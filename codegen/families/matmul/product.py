@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 
 from baracuda.runtime.families.matmul.schedules import FLOATS_OF_A_BYTE, WHOLE_OF_A_BYTE
@@ -32,6 +32,7 @@ class Product:
     span: Span | None = None  # which rows each matrix of the batch has, or how much of the depth
     second: str = ""  # multiplies the left factor, too
     weights: tuple[Weight, ...] = ()  # what parts of its sums are multiplied with
+    sinks: Hashable = None  # what its kernel makes of its columns
 
     @property
     def dims(self) -> dict[str, str]:

@@ -26,3 +26,4 @@ class MatmulPass:
     scalars: tuple[str, ...] = ()
     span: tuple[str, str, bool] | None = None
     weights: Mapping[str, tuple[tuple[str, int], ...]] | None = None
+    part: str = ""

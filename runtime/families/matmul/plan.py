@@ -167,6 +167,7 @@ class MatmulPlan(MatmulSelection[M]):
                     "RESULT": f"{self._result}_",
                     **self._span_constants,
                     **self._weight_constants,
+                    **self._vectors,
                     **({"CLUSTER": cluster} if cluster > 1 else {}),
                     **self._kind,
                     **self._number,
@@ -194,6 +195,17 @@ class MatmulPlan(MatmulSelection[M]):
             if name in self._operands:
                 found += [self._operands.index(name), *(dict(axes).get(role, 0) for role in Sizes._fields)]
         return {"WEIGHTS": ",".join(map(str, found))} if self.WEIGHTS else {}
+
+    @cached_property
+    def _vectors(self) -> dict[str, str]:
+        """Which operands are vectors, if any are: along rows, or along columns; others are matrices."""
+        masks = {"OF_ROWS": 0, "OF_COLUMNS": 0}
+        rows, columns = ((self.DIMS[side],) for side in _SIDES[:2])
+        for number, name in enumerate(self._operands):
+            along = self.AXES[name]
+            if name not in self.multiplicands() and not (rows in along and columns in along):
+                masks["OF_COLUMNS" if columns in along else "OF_ROWS"] |= 1 << number
+        return {name: f"{mask}ull" for name, mask in masks.items()} if any(masks.values()) else {}
 
     def _launches(self, views: Views, workspace: int) -> list[Launch]:
         if self._passes:
@@ -272,7 +284,8 @@ class MatmulPlan(MatmulSelection[M]):
     def _along(self, views: Views, name: str, *dims: str) -> TensorView:
         """An argument with one axis for each of these roles, of extent 1 where it has none."""
         view, axes = views[name], [dim for (dim,) in self.AXES[name]]
-        places = [axes.index(self.DIMS[role]) if self.DIMS.get(role) in axes else None for role in dims]
+        of = {**self.DIMS, "columns": self.PART} if self.PART in axes else self.DIMS
+        places = [axes.index(of[role]) if of.get(role) in axes else None for role in dims]
         shape = tuple(1 if place is None else view.shape[place] for place in places)
         strides = tuple(0 if place is None or view.shape[place] == 1 else view.strides[place] for place in places)
         return view._replace(shape=shape, strides=strides)
@@ -344,7 +357,7 @@ class MatmulPlan(MatmulSelection[M]):
             words.extend([0] * (-len(words) % _STRUCT_WORDS))
         words.extend([views[name].pointer if name in views else 0 for name in self.ARGUMENTS])
         words.extend(self._read)
-        words.extend([copy] * (len(self.multiplicands()) - 1))  # for each sum
+        words.extend([copy] * self._sums)
         if variant.tma:
             words.extend([0] * (-len(words) % _STRUCT_WORDS))
         return words
@@ -362,6 +375,12 @@ class MatmulPlan(MatmulSelection[M]):
                 words += [step for name in self._operands for step in self._steps(views, name, "depth")]
             _remember(self._known_strides, facts, words)
         return self._known_strides[facts]
+
+    @cached_property
+    def _sums(self) -> int:
+        """How many sums the kernel has: each product, and what it reduces of each part."""
+        reduced = sum(argument.written for argument in self.ARGUMENTS.values()) if self.PART else 0
+        return len(self.multiplicands()) - 1 + reduced
 
     @cached_property
     def _read(self) -> tuple[int, ...]:

@@ -26,6 +26,7 @@ from .schedules import (
     FLOATS_OF_A_BYTE,
     MULTIPLIED,
     OF_PASSES,
+    PART,
     SCHEDULES,
     WHOLE_OF_A_BYTE,
     Sizes,
@@ -40,6 +41,9 @@ _MATH = {"f16": "T", "bf16": "T", "f32": "tf32x3", "f64": "acc", "i8": "i8", "u8
 _FLOATS_OF_A_BYTE = {"sm_90a": "f8", "sm_80": "f16"}
 _ORDER = ("f16", "bf16", "f32", "f64", *WHOLE_OF_A_BYTE)  # of kernels of a schedule
 _PART = 128  # of the depth: what sums of floats of a byte are made of, with instructions that take 32
+# Roundings of a term of a part: 8 of half a thread's columns, 3 of halves and a quad, and those of the factor by which
+# a sum of exponentials is scaled.
+_DEPTH_OF_PART = 8 + 3 + 8
 _LARGEST_OF, _SUM = {ElementKind.I8: 128, ElementKind.U8: 255}, 2**31 - 1
 
 M = TypeVar("M", bound=MapDescriptor)
@@ -60,6 +64,8 @@ class MatmulSelection(PassedPlan[M]):
     SPAN: ClassVar[tuple[str, str, bool] | None] = None
     # What parts of a sum are multiplied with: along each axis one of DIMS, and how many places of it share an element.
     WEIGHTS: ClassVar[Mapping[str, tuple[tuple[str, int], ...]]] = {}
+
+    PART: ClassVar[str] = ""  # the dim of parts of the columns that kernels reduce, instead of storing elements
 
     @classmethod
     def _complete(cls, own: Mapping[str, Any]) -> None:
@@ -138,8 +144,9 @@ class MatmulSelection(PassedPlan[M]):
 
     @classmethod
     def dims_text(cls) -> str:
-        """The fields that dims come from."""
-        dims: dict[str, str] = cls.DESCRIPTOR._dims
+        """The fields that dims of arguments come from."""
+        listed = {dim for name in cls.ARGUMENTS for (dim,) in cls.AXES[name]}
+        dims = {dim: text for dim, text in cls.DESCRIPTOR._dims.items() if dim in listed}
         return f"{', '.join([f'{dim} is {text}' for dim, text in dims.items()])};\n"
 
     @classmethod
@@ -181,9 +188,11 @@ class MatmulSelection(PassedPlan[M]):
     def schedules(cls) -> tuple[tuple[str, tuple[str, ...], str], ...]:
         """Architecture, element types and text of each schedule.
 
-        Warpgroups do not alternate where tiles differ; a pair of products has a multiple of 64 columns of each.
+        Warpgroups do not alternate where tiles differ; rows of a tile are rows where columns are reduced; a pair of
+        products has a multiple of 64 columns of each.
         """
-        rows = [row for row in SCHEDULES if cls.SPAN is None or "alternate1" not in row[2]]
+        without = {"alternate1"} if cls.SPAN else {"swapped1"} if cls.PART else set[str]()
+        rows = [row for row in SCHEDULES if not any(word in row[2] for word in without)]
         return tuple(row for row in rows if not cls.SECOND or takes_pairs(Schedule.parse(row[2])))
 
     @classmethod
@@ -192,7 +201,7 @@ class MatmulSelection(PassedPlan[M]):
         element = ElementKind(descriptor.element)
         written = next(argument for argument in cls.ARGUMENTS.values() if argument.written)
         factor, result = cls.multiplied(element)[0].row.bytes, written.elements(element)[0].row.bytes
-        sizes = cls._usual_sizes(descriptor)
+        sizes, result = cls._usual_sizes(descriptor), 0 if cls.PART else result
         turns, paired = cls._turns(), bool(cls.SECOND)
         return lambda schedule: seconds(sizes, schedule, factor, result, turns=turns, paired=paired)
 
@@ -263,6 +272,9 @@ class MatmulSelection(PassedPlan[M]):
         """
         if in_passes := self._depth_in_passes(dims, count):
             return in_passes
+        for of in self._passes:
+            if isinstance(of, MatmulSelection) and of.PART and {*dims} == {of.DIMS["columns"]}:
+                return _DEPTH_OF_PART + self._depth_in_passes((of.PART,), -(-count // PART))
         if self.math_of(self.element, self.sku.arch) == "f8":
             part = min(count, _PART)
             return (part + 2 * -(-part // 32)) * 2.0 ** (24 - 13) + -(-count // _PART)

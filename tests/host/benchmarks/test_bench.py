@@ -397,6 +397,15 @@ def test_torch_computes_what_plans_do(op: str, element: str) -> None:
 
 
 @pytest.mark.frontends
+def test_torchs_packed_weights_of_four_bits_agree() -> None:
+    fields = {"tokens": 3, "in_features": 256, "out_features": 32, "group_size": 64}
+    makers, _ = peer_modules.available(("torch", "torch-int4"))
+    results = contest(small("int4_linear", "bf16", **fields), makers, TorchHostMachine())
+    assert [result.problem for result in results] == [""] * 3
+    assert makers["torch-int4"](small("int4_linear", "f16", **fields)) is None
+
+
+@pytest.mark.frontends
 @pytest.mark.parametrize("op", [op for op, item in load_folder(SPECS).items() if hasattr(item.spec, "program")])
 def test_torch_computes_what_programs_say(op: str) -> None:
     """A program is a peer of its own, of random numbers excepted."""

@@ -189,32 +189,84 @@ template <class Program> struct ProductTile {
         return sum;
     }
 
-    // `live`: the rows that have a sum.
-    __device__ __forceinline__ void store(const Left& left, const Right (&right)[PRODUCTS], long long matrix,
-                                          long long row, long long column, long long live, const Args& args) const {
+    // The sums of a fragment of `cells`, of one product; `live`: the rows that have one.
+    __device__ __forceinline__ void fragment(Number (&part)[8], int product, int i, int j, const Left& left,
+                                             const Right& right, const FragmentCells<false, false>& cells,
+                                             long long live) const {
         constexpr int TILES = 16 / Multiply::ROWS;  // of rows of sums that a fragment has
 #pragma unroll
-        for (int i = 0; i < ROWS / 16; ++i)
+        for (int v = 0; v < 8; ++v) {
+            const int down = v / 2 % 2, beside = 2 * j + v / 4;
+            const auto& of = all(product);
+            const Number value =
+                TILES == 1 ? of[i][beside].value[down * 2 + v % 2] : of[2 * i + down][beside].value[v % 2];
+            const long long of_row = cells.row + 8 * down, of_column = cells.column + v / 4 * 8 + v % 2;
+            const bool exists = of_row < live && of_column < cells.columns;
+            part[v] = exists ? checked(value, left, right, of_row, of_column) : Number(0);
+        }
+    }
+    __device__ __forceinline__ void store(const Left& left, const Right (&right)[PRODUCTS], long long matrix,
+                                          long long row, long long column, long long live, const Args& args) const {
+        using Cells = FragmentCells<false, false>;
+#pragma unroll
+        for (int i = 0; i < ROWS / 16; ++i) {
+            const long long r = row + 16 * i + Multiply::row(0), first = column + Multiply::col(0);
+            if constexpr (Program::SINKS > 0) {
+                Number parts[WIDE][8];
+                Cells cells[WIDE];
+#pragma unroll
+                for (int j = 0; j < WIDE; ++j) {
+                    cells[j] = {matrix, r, first + 16 * j, left.sides, args.columns};
+                    fragment(parts[j], 0, i, j, left, right[0], cells[j], live);
+                }
+                reduce(parts, cells, args);
+                continue;
+            }
 #pragma unroll
             for (int j = 0; j < WIDE; ++j) {
-                const long long r = row + 16 * i + Multiply::row(0), c = column + 16 * j + Multiply::col(0);
+                const long long c = first + 16 * j;
                 if (r >= left.sides || c >= args.columns) continue;
-                Number part[PRODUCTS][8];
+                Number part[1][PRODUCTS][8];
+                const Cells cells = {matrix, r, c, left.sides, args.columns};
 #pragma unroll
-                for (int p = 0; p < PRODUCTS; ++p)
-#pragma unroll
-                    for (int v = 0; v < 8; ++v) {
-                        const int down = v / 2 % 2, beside = 2 * j + v / 4;
-                        const auto& of = all(p);
-                        const Number value =
-                            TILES == 1 ? of[i][beside].value[down * 2 + v % 2] : of[2 * i + down][beside].value[v % 2];
-                        const long long of_row = r + 8 * down, of_column = c + v / 4 * 8 + v % 2;
-                        const bool exists = of_row < live && of_column < args.columns;
-                        part[p][v] = exists ? checked(value, left, right[p], of_row, of_column) : Number(0);
-                    }
-                const FragmentCells<false, false> cells = {matrix, r, c, left.sides, args.columns};
+                for (int p = 0; p < PRODUCTS; ++p) fragment(part[0][p], p, i, j, left, right[p], cells, live);
                 finish<Program, false>(part, cells, args);
             }
+        }
+    }
+
+    // Two warps beside each other have a half of each part.
+    template <class Cells>
+    __device__ __forceinline__ void reduce(const Number (&parts)[WIDE][8], const Cells (&cells)[WIDE],
+                                           const Args& args) const {
+        static_assert(COLUMNS * 2 == PART && ACROSS % 2 == 0, "a warp has the half of a part");
+        RowSums<Program> reduced;
+        reduce_phase<1>(reduced, parts, cells, args);
+        if constexpr (Program::SINKS > 1) reduce_phase<2>(reduced, parts, cells, args);
+        if (threadIdx.x / 32 % 2 == 0 && cells[0].column < args.columns) store_part<Program>(reduced, cells[0], args);
+    }
+    template <int PHASE, class Cells>
+    __device__ __forceinline__ void reduce_phase(RowSums<Program>& reduced, const Number (&parts)[WIDE][8],
+                                                 const Cells (&cells)[WIDE], const Args& args) const {
+        reduce_fragments<Program, PHASE>(reduced, parts, cells, args);
+        const bool is_first = threadIdx.x / 32 % 2 == 0;
+        each_of_phase<Program, PHASE>(
+            [&](auto& of) {
+                using Monoid = decltype(monoid_of(of));
+                auto* const exchange = reinterpret_cast<decltype(of.row)*>(shared);
+                static_assert(sizeof(of.row) * THREADS <= STAGES * STAGE * sizeof(T), "buffers of factors are free");
+                __syncthreads();
+#pragma unroll
+                for (int r = 0; r < 2; ++r) exchange[threadIdx.x][r] = of.row[r];
+                __syncthreads();
+#pragma unroll
+                for (int r = 0; r < 2; ++r) {
+                    const auto own = of.row[r], other = exchange[threadIdx.x ^ 32][r];
+                    of.row[r] = Monoid::combine(is_first ? own : other, is_first ? other : own);
+                }
+            },
+            reduced);
+        reduce_quad<Program, PHASE>(reduced);
     }
 };
 
@@ -265,6 +317,7 @@ template <class Program> __device__ __forceinline__ void walk(const typename Pro
         }
         tile.add(left, right, matrix, row, column, warp_row, warp_column, args);
         tile.store(left, right, matrix, row + warp_row, column + warp_column, span.live_rows(args), args);
+        if (Program::SINKS > 0) __syncthreads();  // the next tile overwrites what warps exchange
     }
 }
 

@@ -321,54 +321,115 @@ template <class Program> struct ProductStore {
     using Element = typename Factors<Program>::Result::element_t;
     static constexpr bool STAGED = BARACUDA_STAGED;
     static_assert(!STAGED || sizeof(Element) == 2, "panels are of 16-bit elements");
+    // Whether a thread reads all for a panel before it makes anything of it: as much as registers hold.
+    static constexpr bool READ_AHEAD = ARRAYS_READ<Program> > 0 && FRAGMENT_REGISTERS<Program> <= 16;
     unsigned results;  // the buffers of this warpgroup
     unsigned barrier;  // its named barrier
     unsigned turn = 0;
 
     // `sum`: the thread's part of PIECES x 16 columns of the tile from `column` on, of each product.
     template <typename Sum>
-    __device__ __forceinline__ void panel(const Sum* const (&sum)[PRODUCTS], int row, int column, const ProductTiles<Program>& tile,
-                                          const Args& args) {
+    __device__ __forceinline__ void panel(const Sum* const (&sum)[PRODUCTS], int row, int column,
+                                          const ProductTiles<Program>& tile, const Args& args) {
         constexpr int PIECES = Shape::SWAPPED ? Shape::BLOCK_N / 16 : 4;
         const long long rows = SPAN == Span::ROWS ? tile.span.live_rows(args) : args.rows;
         const long long down = Shape::SWAPPED ? args.columns : rows, along = Shape::SWAPPED ? rows : args.columns;
+        if constexpr (Program::SINKS > 0) {
+            if (row + 64 <= down && column + PART <= along) sinks<true>(sum[0], row, column, tile, args);
+            else sinks<false>(sum[0], row, column, tile, args);
+            return;
+        }
         if (row + 64 <= down && column + 16 * PIECES <= along) pieces<true, PIECES>(sum, row, column, tile, args);
         else pieces<false, PIECES>(sum, row, column, tile, args);
     }
 
 private:
-    template <bool WHOLE, int PIECES, typename Sum>
-    __device__ __forceinline__ void pieces(const Sum* const (&sum)[PRODUCTS], int row, int column, const ProductTiles<Program>& tile,
-                                           const Args& args) {
-        constexpr bool BOXED = WHOLE || !ROW_SEGMENTS;  // boxes end where the array does
-        const long long rows = tile.span.last_row(args);
-        const int thread = threadIdx.x % 128, lane = thread % 32, warp = thread / 32;
-        const unsigned buffer = results + turn * Shape::RESULT;
-        if (STAGED) {
-            turn ^= 1;
-            if (thread == 0) bulk_wait_read<1>();
-            bar_sync(barrier, 128);
+    template <bool WHOLE, typename Sum>
+    __device__ __forceinline__ static void sinks(const Sum* sum, int row, int column, const ProductTiles<Program>& tile,
+                                                 const Args& args) {
+        static_assert(!Shape::SWAPPED && PRODUCTS == 1, "a thread has columns of few rows, of one product");
+        Sum parts[2][2][8];
+        FragmentCells<Shape::SWAPPED, WHOLE> cells[2][2];
+#pragma unroll
+        for (int piece = 0; piece < PART / 16; ++piece) {
+            cells[piece / 2][piece % 2] = cells_of<WHOLE>(piece, row, column, tile, args);
+#pragma unroll
+            for (int i = 0; i < 8; ++i) parts[piece / 2][piece % 2][i] = sum[8 * piece + i];
         }
-        const int down = row + 16 * warp + lane / 4, along = column + lane % 4 * 2;
+        reduce_part<Program>(parts, cells, args);
+    }
+    // The cells of 16 columns of the tile.
+    template <bool WHOLE>
+    __device__ __forceinline__ static auto cells_of(int piece, int row, int column, const ProductTiles<Program>& tile,
+                                                    const Args& args) {
+        const int thread = threadIdx.x % 128, lane = thread % 32, warp = thread / 32;
+        const int down = row + 16 * warp + lane / 4, along = column + lane % 4 * 2 + 16 * piece;
+        const long long r = Shape::SWAPPED ? along : down, c = Shape::SWAPPED ? down : along;
+        return FragmentCells<Shape::SWAPPED, WHOLE>{tile.matrix, r, c, tile.span.last_row(args), args.columns};
+    }
+    template <bool WHOLE, typename Sum>
+    __device__ __forceinline__ static void sums_of(Sum (&part)[PRODUCTS][8], const Sum* const (&sum)[PRODUCTS],
+                                                   int piece, const FragmentCells<Shape::SWAPPED, WHOLE>& cells,
+                                                   const ProductTiles<Program>& tile, const Args& args) {
+#pragma unroll
+        for (int p = 0; p < PRODUCTS; ++p)
+#pragma unroll
+            for (int i = 0; i < 8; ++i) part[p][i] = sum[p][8 * piece + i];
+        if (SPAN == Span::ROWS && !SEGMENTS && !WHOLE)
+            clear_beyond<FragmentCells<Shape::SWAPPED, WHOLE>>(part, cells.row, tile.span.live_rows(args));
+    }
+    __device__ __forceinline__ void wait_for_buffer() {
+        turn ^= 1;
+        if (threadIdx.x % 128 == 0) bulk_wait_read<1>();
+        bar_sync(barrier, 128);
+    }
+    template <bool WHOLE, int PIECES, typename Sum>
+    __device__ __forceinline__ void at_once(const Sum* const (&sum)[PRODUCTS], int row, int column,
+                                            const ProductTiles<Program>& tile, const Args& args, unsigned buffer) {
+        FragmentPacks<Program, FragmentCells<Shape::SWAPPED, WHOLE>> packs[PIECES];
+        Sum parts[PIECES][PRODUCTS][8];
 #pragma unroll
         for (int piece = 0; piece < PIECES; ++piece) {
-            Sum part[PRODUCTS][8];
-#pragma unroll
-            for (int p = 0; p < PRODUCTS; ++p)
-#pragma unroll
-                for (int i = 0; i < 8; ++i) part[p][i] = sum[p][8 * piece + i];
-            const long long r = Shape::SWAPPED ? along + 16 * piece : down;
-            const long long c = Shape::SWAPPED ? down : along + 16 * piece;
-            using Cells = FragmentCells<Shape::SWAPPED, WHOLE>;
-            const Cells cells = {tile.matrix, r, c, rows, args.columns};
-            if (SPAN == Span::ROWS && !SEGMENTS && !WHOLE) clear_beyond<Cells>(part, r, tile.span.live_rows(args));
-            const auto result = finish<Program, STAGED>(part, cells, args);
-            if constexpr (STAGED) into_buffer(buffer, piece, thread, result);
+            const auto cells = cells_of<WHOLE>(piece, row, column, tile, args);
+            read_fragment(packs[piece], cells, args);
+            sums_of<WHOLE>(parts[piece], sum, piece, cells, tile, args);
         }
+        compute_fragments<Program>(packs, parts, args);
+        if (STAGED) wait_for_buffer();
+#pragma unroll
+        for (int piece = 0; piece < PIECES; ++piece) {
+            const auto cells = cells_of<WHOLE>(piece, row, column, tile, args);
+            const auto result = store_fragment<Program, STAGED>(packs[piece], cells, args);
+            if constexpr (STAGED) into_buffer(buffer, piece, threadIdx.x % 128, result);
+        }
+    }
+    template <bool WHOLE, int PIECES, typename Sum>
+    __device__ __forceinline__ void one_by_one(const Sum* const (&sum)[PRODUCTS], int row, int column,
+                                               const ProductTiles<Program>& tile, const Args& args, unsigned buffer) {
+        if (STAGED) wait_for_buffer();
+#pragma unroll
+        for (int piece = 0; piece < PIECES; ++piece) {
+            const auto cells = cells_of<WHOLE>(piece, row, column, tile, args);
+            Sum part[1][PRODUCTS][8];
+            sums_of<WHOLE>(part[0], sum, piece, cells, tile, args);
+            const auto result = finish<Program, STAGED>(part, cells, args);
+            if constexpr (STAGED) into_buffer(buffer, piece, threadIdx.x % 128, result);
+        }
+    }
+    template <bool WHOLE, int PIECES, typename Sum>
+    __device__ __forceinline__ void pieces(const Sum* const (&sum)[PRODUCTS], int row, int column,
+                                           const ProductTiles<Program>& tile, const Args& args) {
+        constexpr bool BOXED = WHOLE || !ROW_SEGMENTS;  // boxes end where the array does
+        const int thread = threadIdx.x % 128;
+        const unsigned buffer = results + turn * Shape::RESULT;
+        if constexpr (READ_AHEAD) at_once<WHOLE, PIECES>(sum, row, column, tile, args, buffer);
+        else one_by_one<WHOLE, PIECES>(sum, row, column, tile, args, buffer);
         if (!STAGED) return;
         if (BOXED) fence_proxy_async_shared();
         bar_sync(barrier, 128);
-        if (!BOXED) store_rows(buffer, Shape::SWAPPED ? column : row, Shape::SWAPPED ? row : column, rows, args);
+        if (!BOXED)
+            store_rows(buffer, Shape::SWAPPED ? column : row, Shape::SWAPPED ? row : column, tile.span.last_row(args),
+                       args);
 #if BARACUDA_TMA
         if (BOXED && thread == 0) store_box(buffer, row, column, tile, args);
 #endif
@@ -602,6 +663,25 @@ template <class Program> struct ProductConsumer {
         }
     }
 
+    // Brings what of matrices the tile's results are made of to the L2 cache, while products are computed.
+    __device__ __forceinline__ void prefetch(const ProductTiles<Program>& tile, const Args& args) const {
+        constexpr int DOWN = Shape::SWAPPED ? Shape::BLOCK_N : Shape::ROWS;
+        constexpr int ACROSS = Shape::SWAPPED ? Shape::ROWS : Shape::WIDE;
+        const int row = Shape::SWAPPED ? tile.column : tile.row + first_row;
+        const int column = Shape::SWAPPED ? tile.row + first_row : tile.column;
+        FragmentPacks<Program, FragmentCells<Shape::SWAPPED, true>> none;
+        none.reads(args, [&](auto&, const auto* data, int operand) {
+            const long long* const stride = args.stride[operand];
+            if (is_vector(operand) || stride[2] != 1) return;
+            const int bytes = int(min((long long)ACROSS, args.columns - column) * sizeof(*data)) & ~15;
+            const auto* const first = data + tile.matrix * stride[0] + column;
+            for (int i = int(threadIdx.x) % 128; i < DOWN && row + i < tile.span.last_row(args); i += 128) {
+                const auto* const from = first + (row + i) * stride[1];
+                if (bytes > 0 && size_t(from) % 16 == 0) prefetch_bytes(from, bytes);
+            }
+        });
+    }
+
     // Leaves a tile to the other warpgroup.
     __device__ __forceinline__ void skip(ProductTiles<Program>& tile, int depth) {
         tile.skip();
@@ -620,6 +700,7 @@ template <class Program> struct ProductConsumer {
         while (tile.next(rank)) {
             Sums sum;
             const int terms = SPAN == Span::NONE ? depth : tile.terms();
+            prefetch(tile, args);
             if (!is_live(tile, args)) pass_by(terms);
             else if constexpr (WEIGHTED) multiply_weighted(sum, terms, tile, args);
             else if constexpr (IN_PARTS) multiply_in_parts(sum, terms);

@@ -34,6 +34,15 @@ constexpr int PRODUCTS = 2;
 #else
 constexpr int PRODUCTS = 1;
 #endif
+// The operands, by their numbers, that are vectors along rows, or along columns.
+#ifdef BARACUDA_OF_ROWS
+constexpr unsigned long long OF_ROWS = BARACUDA_OF_ROWS, OF_COLUMNS = BARACUDA_OF_COLUMNS;
+#else
+constexpr unsigned long long OF_ROWS = 0, OF_COLUMNS = 0;
+#endif
+__device__ constexpr bool is_of_rows(int operand) { return OF_ROWS >> operand & 1; }
+__device__ constexpr bool is_of_columns(int operand) { return OF_COLUMNS >> operand & 1; }
+__device__ constexpr bool is_vector(int operand) { return is_of_rows(operand) || is_of_columns(operand); }
 constexpr bool LEFT_SIDE = BARACUDA_LEFT_SIDE, RIGHT_SIDE = BARACUDA_RIGHT_SIDE, STRIDED = BARACUDA_STRIDED;
 
 // What the arguments of a kernel begin with.
@@ -54,6 +63,9 @@ template <int OPERANDS_> struct WalkArgs {
 };
 template <class M> using ScratchOf = typename M::Value*;  // no sum is in memory: it is a copied factor's place
 
+template <int VALUE_> struct Size {
+    static constexpr int VALUE = VALUE_;
+};
 template <bool FIRST, typename A, typename B> struct Choice {
     using type = A;
 };
@@ -119,6 +131,8 @@ template <bool DOWN, bool WHOLE> struct FragmentCells {
     template <typename T, class Args>
     __device__ __forceinline__ void read(Pack<T, 2> (&pack)[PAIRS], const T* data, const Args& args,
                                          int operand) const {
+        if (is_of_rows(operand)) return read_vector<true>(pack, data, args.stride[operand]);
+        if (is_of_columns(operand)) return read_vector<false>(pack, data, args.stride[operand]);
         const Place<const T> from = of(data, args, operand);
         const bool packs = from.has_packs();
 #pragma unroll
@@ -131,6 +145,27 @@ template <bool DOWN, bool WHOLE> struct FragmentCells {
                 if (cells > 0) pack[i].lane[0] = *from.at(i);
                 if (cells > 1) pack[i].lane[1] = from.at(i)[from.step()];
             }
+        }
+    }
+    // What all cells of a row, or of a column, have in common is read once.
+    template <bool BY_ROW, typename T>
+    __device__ __forceinline__ void read_vector(Pack<T, 2> (&pack)[PAIRS], const T* data,
+                                                const long long (&stride)[3]) const {
+        constexpr int EACH = BY_ROW == DOWN ? 2 : 1;  // of a pair
+        const long long first = BY_ROW ? row : column, left = (BY_ROW ? rows : columns) - first;
+        const long long step = stride[BY_ROW ? 1 : 2];
+        const T* const from = data + matrix * stride[0] + first * step;
+        T value[2][EACH] = {};
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+#pragma unroll
+            for (int i = 0; i < EACH; ++i)
+                if (WHOLE || half * APART + i < left) value[half][i] = from[(half * APART + i) * step];
+#pragma unroll
+        for (int i = 0; i < PAIRS; ++i) {
+            const int half = (BY_ROW ? row_of(i) : column_of(i)) / APART;
+            pack[i].lane[0] = value[half][0];
+            pack[i].lane[1] = value[half][EACH - 1];
         }
     }
     template <typename T, class Args>
@@ -151,28 +186,42 @@ template <bool DOWN, bool WHOLE> struct FragmentCells {
     }
 };
 
-// The lanes of four pairs, each with its sums.
-template <class Program, class P, typename A> struct SumLanes {
-    P& packs;
-    const A (&sum)[PRODUCTS][8];
+// The lanes of fragments of four pairs each, with their sums.
+template <class Program, class P, typename A, int FRAGMENTS> struct SumLanes {
+    P (&packs)[FRAGMENTS];
+    const A (&sum)[FRAGMENTS][PRODUCTS][8];
     template <class Compute> __device__ __forceinline__ void each(const Compute& compute) const {
 #pragma unroll
-        for (int i = 0; i < 8; ++i) {
-            typename Program::template Reduced<ValueOf> reduced;
-            int product = 0;
-            reduced.each([&](auto& value) { value = sum[product++][i]; }, reduced);
-            compute(PackLane<P>{packs, i / 2, i % 2}, reduced);
-        }
+        for (int f = 0; f < FRAGMENTS; ++f)
+#pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                typename Program::template Reduced<ValueOf> reduced;
+                int product = 0;
+                reduced.each([&](auto& value) { value = sum[f][product++][i]; }, reduced);
+                compute(PackLane<P>{packs[f], i / 2, i % 2}, reduced);
+            }
     }
 };
 
-// Makes the cells of a fragment of their sums. HELD: the result is left to the caller; all else is stored.
-template <class Program, bool HELD, class Cells, typename A>
-__device__ __forceinline__ auto finish(const A (&sum)[PRODUCTS][8], const Cells& cells, const typename Program::Args& args) {
-    using Result = typename Factors<Program>::Result;
-    Packs<typename Program::Epilogue, 2, Cells::PAIRS> packs;
+// What a thread reads and makes of the cells of a fragment.
+template <class Program, class Cells> using FragmentPacks = Packs<typename Program::Epilogue, 2, Cells::PAIRS>;
+
+template <class Packs, class Cells, class Args>
+__device__ __forceinline__ void read_fragment(Packs& packs, const Cells& cells, const Args& args) {
     packs.reads(args, [&](auto& pack, const auto* data, int operand) { cells.read(pack, data, args, operand); });
-    packs.compute(args, SumLanes<Program, decltype(packs), A>{packs, sum});
+}
+
+// Makes the cells of fragments of their sums, and of `packs` that have been read: what is the same for all of them is
+// computed once.
+template <class Program, class P, typename A, int FRAGMENTS>
+__device__ __forceinline__ void compute_fragments(P (&packs)[FRAGMENTS], const A (&sum)[FRAGMENTS][PRODUCTS][8],
+                                                  const typename Program::Args& args) {
+    packs[0].compute(args, SumLanes<Program, P, A, FRAGMENTS>{packs, sum});
+}
+// HELD: the result is left to the caller; all else is stored.
+template <class Program, bool HELD, class P, class Cells>
+__device__ __forceinline__ auto store_fragment(const P& packs, const Cells& cells, const typename Program::Args& args) {
+    using Result = typename Factors<Program>::Result;
     packs.writes(args, [&](const auto& pack, auto* data, int operand) {
         if (!HELD || operand != Result::OPERAND) cells.write(pack, data, args, operand);
     });
@@ -183,9 +232,33 @@ __device__ __forceinline__ auto finish(const A (&sum)[PRODUCTS][8], const Cells&
     for (int i = 0; i < Cells::PAIRS; ++i) result.pair[i] = packs_out<Result>(packs)[i];
     return result;
 }
+template <class Program, bool HELD, class Cells, typename A>
+__device__ __forceinline__ auto finish(const A (&sum)[1][PRODUCTS][8], const Cells& cells,
+                                       const typename Program::Args& args) {
+    FragmentPacks<Program, Cells> packs[1];
+    read_fragment(packs[0], cells, args);
+    compute_fragments<Program>(packs, sum, args);
+    return store_fragment<Program, HELD>(packs[0], cells, args);
+}
+
+// The registers that a thread takes for what it reads of a fragment; vectors along rows are the same for fragments
+// beside each other.
+template <auto... READS, auto... WRITES, class... Places>
+Size<(0 + ... +
+      (!ArrayOf<READS>::PRESENT || is_of_rows(ArrayOf<READS>::OPERAND)
+           ? 0
+           : int(sizeof(typename ArrayOf<READS>::element_t)) * (is_of_columns(ArrayOf<READS>::OPERAND) ? 1 : 2)))>
+registers_of(const Body<Reads<READS...>, Writes<WRITES...>, Places...>&);
+template <auto... READS, auto... WRITES, class... Places>
+Size<sizeof...(READS)> arrays_read(const Body<Reads<READS...>, Writes<WRITES...>, Places...>&);
+template <class Program>
+constexpr int ARRAYS_READ = decltype(arrays_read(*static_cast<typename Program::Epilogue*>(nullptr)))::VALUE;
+template <class Program>
+constexpr int FRAGMENT_REGISTERS = decltype(registers_of(*static_cast<typename Program::Epilogue*>(nullptr)))::VALUE;
 
 }  // namespace baracuda
 
+#include <baracuda/matrix/sinks.cuh>
 #if BARACUDA_PACK
 #include <baracuda/matrix/product_pack.cuh>
 #elif BARACUDA_TMA || defined(BARACUDA_COPIED)

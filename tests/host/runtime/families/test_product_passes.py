@@ -27,6 +27,8 @@ from baracuda.generated import (
     LinearBackwardDescriptor,
     LinearBackwardPlan,
 )
+from baracuda.runtime.families.matmul.schedules import SCHEDULES
+from baracuda.runtime.families.matmul.selection import MatmulSelection
 
 HEAD = """\
 op: sample
@@ -81,6 +83,21 @@ PROGRAMS: dict[str, tuple[str, str, list[str]]] = {
         "{y: {dims: [h, i]}, z: {dims: [i]}, c: {dims: [t, i]}}",
         "y = sum(r * x, t)\nz = sum(x, t)\nc = x + s",
         ["r * x", "t"],  # with the cells of `c`
+    ),
+    "sums of exponentials": (
+        "{y: {dims: [t]}, c: {dims: [t]}}",
+        "z = sum(x * w, i) + r\ny = logsumexp(z, h)\nc = sum(where(index(h) < 7, z, 0.0), h)",
+        ["", "x * w", "h_part", "h_part"],
+    ),
+    "extremes of what is made of a product": (
+        "{y: {dims: [t]}, m: {dims: [t]}}",
+        "z = sum(x * w, i)\ny = min(z * r, h) + mean(abs(z), h)\nm = max(z, h)",
+        ["x * w", "h_part"],
+    ),
+    "reductions of rows": (
+        "{y: {dims: [h]}}",
+        "z = sum(x * w, i)\ny = max(z, t)",
+        ["x * w", "t"],
     ),
     "an index beside a product": ("{y: {dims: [t, h]}}", "y = sum(x * w, i) * index(h)", ["", "x * w"]),
     "a result that is turned": ("{y: {dims: [h, t]}}", "y = sum(x * w, i)", ["w * x"]),
@@ -152,6 +169,44 @@ def test_a_program_is_cut_at_its_products(tmp_path: Path, name: str, arch: str) 
         value = value.transpose([order.index(dim) for dim in tensor.dims])
         tolerance = 1e-5 if element == "f32" else 0.03
         np.testing.assert_allclose(given[output].astype(float), value, rtol=tolerance, atol=tolerance * 4)
+
+
+TILES = [row[2] for row in SCHEDULES if row[0] == "sm_90a" and "bf16" in row[1] and "swapped0" in row[2]]
+
+
+@pytest.mark.usefixtures("watched")
+def test_columns_are_reduced_alike_in_every_tile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bits depend neither on the tile nor on the kernel: rows of odd length go to another one."""
+    outputs, lines, _ = PROGRAMS["sums of exponentials"]
+    spec = spec_of(tmp_path, outputs.replace("[t]", "[t], dtype: acc"), lines)
+    sizes = {"tokens": 150, "width": 40, "hidden": 530}
+    rng, kind = np.random.default_rng(7), ml_dtypes.bfloat16
+    x, w, r = (rng.normal(size=shape).astype(kind) for shape in ((150, 40), (530, 40), (150, 530)))
+    found = []
+    for text in [*TILES, TILES[0]]:
+        one = (("sm_90a", ("bf16",), text),)
+        monkeypatch.setattr(MatmulSelection, "schedules", classmethod(lambda _, one=one: one))
+        plan = plan_for(spec, "sm_90a", element="bf16", **sizes)
+        y, c = np.zeros((2, 150), np.float32)
+        scratch = np.full(plan.workspace_bytes, 0xAA, np.uint8)
+        strided = np.zeros((150, 81), kind)[:, ::2][:, :40]
+        strided[:] = x
+        given = {"x": strided if len(found) == len(TILES) else x, "w": w, "r": r, "y": y, "c": c}
+        plan._run(tuple(given[name] for name in plan.ARGUMENTS), scratch, None)
+        found.append(np.concatenate([y, c]).view(np.uint32))
+    assert len(TILES) == 5
+    for other in found[1:]:
+        np.testing.assert_array_equal(other, found[0])
+
+
+def test_what_is_stored_is_reduced_in_memory(tmp_path: Path) -> None:
+    """A result that is an output, or is multiplied again, is there anyway."""
+    for lines, outputs in (
+        ("y = sum(x * w, i)\nm = max(y, h)", "{y: {dims: [t, h]}, m: {dims: [t]}}"),
+        ("a = T(sum(x * w, i))\nm = max(a, h)\ny = sum(a * u, h)", "{y: {dims: [t, o]}, m: {dims: [t]}}"),
+    ):
+        cut = passes(spec_of(tmp_path, outputs, lines))
+        assert not any(isinstance(of.product, Product) and of.product.sinks for of in cut)
 
 
 def test_a_gradient_rounds_only_what_it_made(tmp_path: Path) -> None:

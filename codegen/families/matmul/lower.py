@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from ...conditions.parse import read_condition
 from ...text import Name
@@ -11,6 +11,7 @@ from ..map.lower import lower_walks
 from ..map.op import MapOp
 from ..map.passes import Pass
 from ..map.spec import MapSpec
+from .made import fused, made
 from .op import MatmulOp
 from .passes import passes
 from .product import Product
@@ -22,7 +23,12 @@ def lower_matmul(spec: MapSpec, spec_path: str) -> MatmulOp:
     if isinstance(op, MatmulOp) and not op.passes:
         return op
     chunks = tuple((Name(dim), read_condition(of, spec.descriptor)) for dim, of in spec.chunks.items())
-    return _of_product(op, None, chunks)
+    whole = _of_product(op, None, chunks)
+    if spec.kinds or not (roles := made(spec, passes(spec))):
+        return whole
+    factor, product = whole.passes
+    assert isinstance(product, MatmulOp)
+    return replace(whole, passes=(factor, product, replace(fused(factor, product, roles), number=3)))
 
 
 def _lowered(op: MapOp, of: Pass) -> MapOp:

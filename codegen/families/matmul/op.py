@@ -39,4 +39,4 @@ class MatmulOp(MapOp):
 
     @property
     def bodies(self) -> tuple[Body, ...]:
-        return (self.epilogue,)
+        return (self.cells, self.epilogue) if self.made else (self.epilogue,)

@@ -165,7 +165,9 @@ __device__ __forceinline__ auto finish(const A (&sum)[8], const Cells& cells, co
 
 }  // namespace baracuda
 
-#if BARACUDA_PACK
+#ifdef BARACUDA_MADE
+#include <baracuda/matrix/product_made.cuh>
+#elif BARACUDA_PACK
 #include <baracuda/matrix/product_pack.cuh>
 #elif BARACUDA_TMA || defined(BARACUDA_COPIED)
 #include <baracuda/matrix/product_sm90.cuh>

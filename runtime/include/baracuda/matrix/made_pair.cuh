@@ -1,0 +1,68 @@
+// Pairs of `T((code - zero) * scale)`, of codes of four bits, in the arithmetic of T: where the difference is exact,
+// which it is for small whole zero points, the one rounding is that of the product, as if it were computed in float.
+#pragma once
+
+#include <baracuda/math.cuh>
+
+namespace baracuda {
+
+// A code is the last four bits of LARGE, which has no others there: LARGE + code.
+template <typename T> struct MadeCode;
+template <> struct MadeCode<f16> {
+    static constexpr float LARGE = 1024.0f;
+    static constexpr unsigned LARGE_PAIR = 0x64006400u, ONE_PAIR = 0x3c003c00u;
+};
+template <> struct MadeCode<bf16> {
+    static constexpr float LARGE = 128.0f;
+    static constexpr unsigned LARGE_PAIR = 0x43004300u, ONE_PAIR = 0x3f803f80u;
+};
+
+// a * b + c of both halves, each rounded once. On the host the product and the sum must be exact, but for one of them.
+#ifdef BARACUDA_HOST
+template <typename T> inline T half_of(unsigned pair, int half) {
+    T value;
+    value.bits = (unsigned short)(pair >> 16 * half);
+    return value;
+}
+template <typename T> inline unsigned fma_pair(unsigned a, unsigned b, unsigned c) {
+    float value[2];
+    for (int i = 0; i < 2; ++i)
+        value[i] = float(half_of<T>(a, i)) * float(half_of<T>(b, i)) + float(half_of<T>(c, i));
+    return pack_halves<T>(value[0], value[1]);
+}
+#else
+template <typename T> __device__ __forceinline__ unsigned fma_pair(unsigned a, unsigned b, unsigned c);
+template <> __device__ __forceinline__ unsigned fma_pair<f16>(unsigned a, unsigned b, unsigned c) {
+    unsigned d;
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+    return d;
+}
+template <> __device__ __forceinline__ unsigned fma_pair<bf16>(unsigned a, unsigned b, unsigned c) {
+    unsigned d;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+    return d;
+}
+#endif
+
+template <typename T> struct MadePair {
+    using Code = MadeCode<T>;
+    static constexpr float SMALL = 100.0f;  // LARGE and what is added to it, and their difference from a code, are exact
+
+    __device__ __forceinline__ static bool is_exact(T zero) {
+        const float value = float(zero);
+        return math::abs(value) <= SMALL && value == float(int(value));
+    }
+    __device__ __forceinline__ static unsigned of(T value) { return value.bits * 0x10001u; }
+    // -(LARGE + zero)
+    __device__ __forceinline__ static unsigned of_zero(T zero) { return of(T(-Code::LARGE - float(zero))); }
+    // What takes byte `byte` of a word and that of the word shifted by a code into two halves.
+    __device__ __forceinline__ static unsigned selector(int byte) { return unsigned(byte) * 0x1111u + 0x4400u; }
+    // Of the two codes of a byte.
+    __device__ __forceinline__ static unsigned of_codes(unsigned word, unsigned selector, unsigned zero,
+                                                        unsigned scale) {
+        const unsigned large = (__byte_perm(word, word >> 4, selector) & 0x000f000fu) | Code::LARGE_PAIR;
+        return fma_pair<T>(fma_pair<T>(large, Code::ONE_PAIR, zero), scale, 0x80008000u);
+    }
+};
+
+}  // namespace baracuda

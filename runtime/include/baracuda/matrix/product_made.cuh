@@ -169,7 +169,7 @@ template <class Program> struct Stretches {
         }
         const unsigned other = __ballot_sync(ALL_LANES, zero_place != of_zero || scale_place != of_scale);
         const unsigned later = other & (~1u << (run - base));
-        const int change = later ? base + __ffs(int(later)) - 1 : base + AHEAD;
+        const int change = later ? base + 31 - __clz(int(later & -later)) : base + AHEAD;
         end = of_zero != NONE && of_scale != NONE ? change : run + 1;
         if (end < base + AHEAD) load(args, end);
     }

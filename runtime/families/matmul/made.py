@@ -23,7 +23,7 @@ from .matmul_pass import MadePass
 from .schedules import MADE
 from .selection import MatmulSelection
 
-_SLAB, _WARP = 16, 32  # columns of a warp, and its threads
+_SLAB, _WARPS = 16, 64  # columns of a warp, and threads of one and of one that loads
 _WORD, _HALF = 4, 2  # bytes of eight codes, and of an element
 _SCHEDULES = tuple(Schedule.parse(text) for text in MADE)
 
@@ -87,7 +87,7 @@ class MadePlan(MatmulSelection[M]):
         if source is None:
             numbers = dict(self._schedule.numbers)
             left, right = self.FACTORS
-            columns = self._schedule.threads // _WARP * _SLAB
+            columns = self._schedule.threads // _WARPS * _SLAB
             stage = numbers["block_k"] * (numbers["tokens"] * _HALF + columns // 2)
             source = self._sources[layout, types] = kernel_source(
                 self._row,
@@ -121,7 +121,7 @@ class MadePlan(MatmulSelection[M]):
         if self._is_empty(sizes) or self._result not in views:
             return []
         types = tuple(views[n].element if n in views else self.elements_of(n)[0] for n in self.CHOSEN)
-        columns = self._schedule.threads // _WARP * _SLAB
+        columns = self._schedule.threads // _WARPS * _SLAB
         grid = (-(-sizes.columns // columns), -(-sizes.rows // dict(self._schedule.numbers)["tokens"]), 1)
         source = self._source(self._layout(views), types)
         return [Launch(source, grid, self._schedule.threads, self._words(views))]

@@ -145,6 +145,13 @@ static inline void rcp_approx_ftz_f32(float& to, float x) { to = flushed(1 / flu
 static inline void mul_wide_u32(u64& to, u32 a, u32 b) { to = u64(a) * b; }
 static inline void setp_eq_b32(bool& to, u32 a, u32 b) { to = a == b; }
 static inline void setp_ne_b32(bool& to, u32 a, u32 b) { to = a != b; }
+// Bit i of the table is the answer to bits of a, b and c that are those of i.
+static inline void lop3_b32(u32& to, u32 a, u32 b, u32 c, u32 table) {
+  u32 found = 0;
+  for (u32 i = 0; i < 8; i++)
+    if (table >> i & 1) found |= (i & 4 ? a : ~a) & (i & 2 ? b : ~b) & (i & 1 ? c : ~c);
+  to = found;
+}
 static inline void selp_u32(u32& to, u32 a, u32 b, bool which) { to = which ? a : b; }
 
 // Memory.

@@ -44,9 +44,25 @@ template <> __device__ __forceinline__ unsigned fma_pair<bf16>(unsigned a, unsig
 }
 #endif
 
+// (bits & MASK) | SET, in one instruction: compilers make two of two constants.
+template <unsigned MASK, unsigned SET> __device__ __forceinline__ unsigned mask_and_set(unsigned bits) {
+#ifdef BARACUDA_HOST
+    return (bits & MASK) | SET;
+#else
+    unsigned to;
+    asm("lop3.b32 %0, %1, %2, %3, %4;" : "=r"(to) : "r"(bits), "n"(MASK), "n"(SET), "n"(0xea));
+    return to;
+#endif
+}
+
 template <typename T> struct MadePair {
     using Code = MadeCode<T>;
     static constexpr float SMALL = 100.0f;  // LARGE and what is added to it, and their difference from a code, are exact
+
+    unsigned selector;
+
+    // Makes pairs of a byte of each word.
+    __device__ __forceinline__ explicit MadePair(int byte) : selector(unsigned(byte) | 0x4440u) {}
 
     __device__ __forceinline__ static bool is_exact(T zero) {
         const float value = float(zero);
@@ -55,12 +71,10 @@ template <typename T> struct MadePair {
     __device__ __forceinline__ static unsigned of(T value) { return value.bits * 0x10001u; }
     // -(LARGE + zero)
     __device__ __forceinline__ static unsigned of_zero(T zero) { return of(T(-Code::LARGE - float(zero))); }
-    // What takes byte `byte` of a word and that of the word shifted by a code into two halves.
-    __device__ __forceinline__ static unsigned selector(int byte) { return unsigned(byte) * 0x1111u + 0x4400u; }
-    // Of the two codes of a byte.
-    __device__ __forceinline__ static unsigned of_codes(unsigned word, unsigned selector, unsigned zero,
-                                                        unsigned scale) {
-        const unsigned large = (__byte_perm(word, word >> 4, selector) & 0x000f000fu) | Code::LARGE_PAIR;
+    // Of the two codes of the byte, the second of which is moved to the other half.
+    __device__ __forceinline__ unsigned of_codes(unsigned word, unsigned zero, unsigned scale) const {
+        const unsigned byte = __byte_perm(word, 0, selector);
+        const unsigned large = mask_and_set<0x000f000fu, Code::LARGE_PAIR>(byte * 0x1001u);
         return fma_pair<T>(fma_pair<T>(large, Code::ONE_PAIR, zero), scale, 0x80008000u);
     }
 };

@@ -10,6 +10,7 @@
 // computed, element by element.
 #pragma once
 
+#include <baracuda/arch/barrier.cuh>
 #include <baracuda/map/read.cuh>
 #include <baracuda/matrix/made_pair.cuh>
 #include <baracuda/matrix/mma_tile.cuh>
@@ -176,7 +177,7 @@ template <class Program> struct Stretches {
     __device__ __forceinline__ static int lane_index() { return int(threadIdx.x) % 32; }
 };
 
-// The words of codes.
+// Where the words of codes are.
 template <class Program> struct CodeWords {
     const unsigned* data;
     long long side_stride, stride, count;
@@ -190,74 +191,171 @@ template <class Program> struct CodeWords {
     }
 };
 
+// Copies ROWS rows of PACKS packs of 16 bytes, block after block, by THREADS threads; zeros for what does not exist.
+template <int ROWS, int PACKS, int THREADS> struct PackStream {
+    static constexpr int AT_ONCE = THREADS / PACKS, COUNT = ROWS / AT_ONCE;  // rows
+    static_assert(THREADS % PACKS == 0 && ROWS % AT_ONCE == 0, "threads share whole rows");
+
+    const char* next;
+    long long step, left;  // bytes to the thread's next row, and what is left of a row
+    unsigned live;         // the thread's rows that exist
+    int row, pack;
+
+    template <typename T>
+    __device__ __forceinline__ PackStream(const T* data, long long stride, long long rows, long long count, int thread)
+        : step(AT_ONCE * stride * int(sizeof(T))), live(0), row(thread / PACKS), pack(thread % PACKS) {
+        next = reinterpret_cast<const char*>(data + row * stride) + pack * 16;
+        left = count * int(sizeof(T)) - pack * 16;
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i) live |= unsigned(row + i * AT_ONCE < rows) << i;
+    }
+    // place(row, pack, beside) is where a pack goes, `beside` rows from one that is the same in every call.
+    template <class Place> __device__ __forceinline__ void copy(const Place& place) {
+        const int bytes = int(max(min(left, 16ll), 0ll));
+        const char* from = next;
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i) {
+            cp_async_cg(place(row, pack, i * AT_ONCE), from, live >> i & 1 ? bytes : 0);
+            from += step;
+        }
+        next += PACKS * 16;
+        left -= PACKS * 16;
+    }
+};
+
+// Half of the block's warps multiply what the others load.
 template <class Program> struct MadeTile {
     using Of = Factors<Program>;
     using Args = typename Program::Args;
     using T = typename Program::T;
     using Multiply = Mma<T>;
     using Pairs = MadePair<T>;
-    static constexpr int THREADS = Schedule::THREADS, TOKENS = Schedule::TOKENS, BLOCK_K = Schedule::BLOCK_K;
+    static constexpr int THREADS = Schedule::THREADS / 2, TOKENS = Schedule::TOKENS, BLOCK_K = Schedule::BLOCK_K;
     static constexpr int STAGES = Schedule::STAGES, SIDES = THREADS / 32 * SLAB, WIDE = TOKENS / 16;
     static constexpr int WORDS = BLOCK_K / 8, PACKS = BLOCK_K / RUN;  // of a row
     static constexpr int SPAN = PACKS & -PACKS;                       // an XOR with less than this stays within a row
     static constexpr int LEFT_BYTES = TOKENS * BLOCK_K * int(sizeof(T)), STAGE = LEFT_BYTES + SIDES * WORDS * 4;
+    static constexpr unsigned FULL = 1;  // a barrier
     using Left = SharedTile<T, TOKENS, BLOCK_K>;
-    static_assert(sizeof(T) == 2 && TOKENS % 16 == 0 && BLOCK_K % 64 == 0, "whole instructions, packs and runs");
+    static_assert(sizeof(T) == 2 && TOKENS % 16 == 0 && SPAN == PACKS, "whole instructions and packs");
 
     const Args& args;
     unsigned char* shared;
-    CodeWords<Program> codes;
     long long token, side;  // the first of the block
-    Stretches<Program> stretches;
-    typename Multiply::Sum sum[2 * WIDE];
 
     __device__ __forceinline__ Left left(int block) const {
         return {reinterpret_cast<T*>(shared + block % STAGES * STAGE)};
     }
-    // Where a pack of words of a row is: those of 8 rows lie in different banks.
-    __device__ __forceinline__ unsigned* words(int block, int row, int pack) const {
+    // Where a pack of words is, `beside` rows (a multiple of 8, if any) from one: those of 8 rows lie in different banks.
+    __device__ __forceinline__ unsigned* words(int block, int row, int pack, int beside = 0) const {
         unsigned* const of_block = reinterpret_cast<unsigned*>(shared + block % STAGES * STAGE + LEFT_BYTES);
-        return of_block + row * WORDS + (pack ^ (row & (SPAN - 1))) * 4;
+        return of_block + row * WORDS + (pack ^ (row & (SPAN - 1) & 7)) * 4 + beside * WORDS;
     }
+    __device__ __forceinline__ int blocks() const { return int((args.depth + BLOCK_K - 1) / BLOCK_K); }
+};
 
-    __device__ __forceinline__ void load(int block) const {
+template <class Program> struct MadeLoader : MadeTile<Program> {
+    using Tile = MadeTile<Program>;
+    using typename Tile::T;
+    using Of = Factors<Program>;
+    using Tile::args, Tile::TOKENS, Tile::BLOCK_K, Tile::THREADS, Tile::SIDES, Tile::WORDS, Tile::PACKS, Tile::STAGES, Tile::FULL;
+
+    PackStream<TOKENS, BLOCK_K / 8, THREADS> lefts;
+    PackStream<SIDES, PACKS, THREADS> packs;
+    CodeWords<Program> codes;
+
+    __device__ __forceinline__ MadeLoader(const Tile& tile, const CodeWords<Program>& codes, int thread)
+        : Tile(tile), lefts((args.*Of::LEFT_ARRAY).data + tile.token * stride()[1], stride()[1],
+                            args.rows - tile.token, args.depth, thread),
+          packs(codes.data + tile.side * codes.side_stride, codes.side_stride, args.columns - tile.side, codes.count,
+                thread),
+          codes(codes) {}
+    __device__ __forceinline__ const long long* stride() const { return args.stride[Of::Left::OPERAND]; }
+
+    __device__ __forceinline__ void load(int block) {
+        if constexpr (STRIDED) return load_each(block);
+        const auto left = this->left(block);
+        lefts.copy([&](int row, int pack, int beside) {
+            return left.chunk(beside & -8, 0, beside % 8 + row, pack);
+        });
+        packs.copy([&](int row, int pack, int beside) {
+            return PACKS <= THREADS / 8 ? this->words(block, row, pack, beside) : this->words(block, row + beside, pack);
+        });
+    }
+    // Of arrays of any strides.
+    __device__ __forceinline__ void load_each(int block) const {
         const long long first = (long long)block * BLOCK_K;
-        const long long* const stride = args.stride[Of::Left::OPERAND];
-        const T* const from = (args.*Of::LEFT_ARRAY).data + token * stride[1] + first * stride[2];
-        if constexpr (STRIDED) {
-            const Left to = left(block);
+        const auto left = this->left(block);
+        const T* const from = (args.*Of::LEFT_ARRAY).data + this->token * stride()[1] + first * stride()[2];
 #pragma unroll 1
-            for (int i = threadIdx.x; i < TOKENS * BLOCK_K; i += THREADS) {
-                const int row = i / BLOCK_K, place = i % BLOCK_K;
-                const bool inside = row < args.rows - token && place < args.depth - first;
-                *to.at(row, place) = inside ? from[row * stride[1] + place * stride[2]] : T{};
-            }
-        } else {
-            copy_rows<THREADS, true>(left(block), from, stride[1], args.rows - token, args.depth - first);
+        for (int i = threadIdx.x % THREADS; i < TOKENS * BLOCK_K; i += THREADS) {
+            const int row = i / BLOCK_K, place = i % BLOCK_K;
+            const bool inside = row < args.rows - this->token && place < args.depth - first;
+            *left.at(row, place) = inside ? from[row * stride()[1] + place * stride()[2]] : T{};
         }
-        load_words(block, first / 8);
-    }
-    __device__ __forceinline__ void load_words(int block, long long first) const {
-        constexpr int STEP = STRIDED ? 1 : 4;
-#pragma unroll(STRIDED ? 1 : SIDES* PACKS / THREADS)
-        for (int i = threadIdx.x; i < SIDES * WORDS / STEP; i += THREADS) {
-            const int row = i / (WORDS / STEP), word = i % (WORDS / STEP) * STEP;
-            const long long left = side + row < args.columns ? codes.count - first - word : 0;
-            const unsigned* const from = codes.data + (side + row) * codes.side_stride + (first + word) * codes.stride;
-            unsigned* const to = words(block, row, word / 4) + word % 4;
-            if constexpr (STRIDED) *to = left > 0 ? *from : 0;
-            else cp_async_cg(to, from, int(max(min(4 * left, 16ll), 0ll)));
+#pragma unroll 1
+        for (int i = threadIdx.x % THREADS; i < SIDES * WORDS; i += THREADS) {
+            const int row = i / WORDS, word = i % WORDS;
+            const long long side = this->side + row, place = first / 8 + word;
+            const bool inside = side < args.columns && place < codes.count;
+            this->words(block, row, word / 4)[word % 4] =
+                inside ? codes.data[side * codes.side_stride + place * codes.stride] : 0;
         }
     }
 
+    // Fills the ring: a barrier says that a buffer is full, and that the one before it is free.
+    __device__ __forceinline__ void run() {
+        const int blocks = this->blocks();
+        for (int block = 0; block < STAGES - 1; ++block) {
+            if (block < blocks) load(block);
+            cp_async_commit_group();
+        }
+#pragma unroll 1
+        for (int block = 0; block < blocks; ++block) {
+            cp_async_wait_group<STAGES - 2>();
+            bar_sync(FULL, 2 * THREADS);
+            if (block + STAGES - 1 < blocks) load(block + STAGES - 1);
+            cp_async_commit_group();
+        }
+    }
+};
+
+template <class Program> struct MadeMultiplier : MadeTile<Program> {
+    using Tile = MadeTile<Program>;
+    using typename Tile::Left;
+    using typename Tile::Multiply;
+    using Pairs = typename Tile::Pairs;
+    using Tile::args, Tile::WIDE, Tile::PACKS;
+    struct Words {
+        Pack<unsigned, 4> of[2];  // of rows g and g + 8
+    };
+
+    Stretches<Program> stretches;
+    typename Multiply::Sum sum[2 * WIDE];
+
+    __device__ __forceinline__ explicit MadeMultiplier(const Tile& tile) : Tile(tile) {
+        const long long first = this->first_side();
+#pragma unroll
+        for (int i = 0; i < 2; ++i) stretches.next.row[i] = min(first + MmaLane::row(2 * i), args.columns - 1);
+#pragma unroll
+        for (int j = 0; j < 2 * WIDE; ++j) sum[j] = {};
+    }
+    __device__ __forceinline__ long long first_side() const { return this->side + int(threadIdx.x) / 32 * SLAB; }
+
+    __device__ __forceinline__ Words load_words(int block, int pack) const {
+        const unsigned* const from = this->words(block, int(threadIdx.x) / 32 * SLAB + MmaLane::row(0), pack);
+        Words words;
+        words.of[0].load(from);
+        words.of[1].load(from + 8 * Tile::WORDS);
+        return words;
+    }
     // The part of an operand that a lane makes of its words in 16 of the depth.
-    __device__ __forceinline__ typename Multiply::Left make(const Pack<unsigned, 4> (&word)[2], int half,
-                                                            unsigned selector) const {
+    __device__ __forceinline__ typename Multiply::Left make(const Words& words, int half, const Pairs& pairs) const {
         typename Multiply::Left of;
 #pragma unroll
         for (int i = 0; i < 4; ++i)
-            of.word[i] = Pairs::of_codes(word[i % 2].lane[2 * half + i / 2], selector, stretches.zero[i % 2],
-                                         stretches.scale[i % 2]);
+            of.word[i] = pairs.of_codes(words.of[i % 2].lane[2 * half + i / 2], stretches.zero[i % 2],
+                                        stretches.scale[i % 2]);
         return of;
     }
     // The same by the program, zeros beyond the depth.
@@ -274,63 +372,59 @@ template <class Program> struct MadeTile {
         }
         return of;
     }
-    __device__ __forceinline__ void load_pack(Pack<unsigned, 4> (&word)[2], int block, int pack) const {
-        const int row = int(threadIdx.x) / 32 * SLAB + MmaLane::row(0);
-        word[0].load(words(block, row, pack));
-        word[1].load(words(block, row + 8, pack));
-    }
 
-    __device__ __forceinline__ void multiply(int block, unsigned selector) {
-        const Left of_left = left(block);
-        Pack<unsigned, 4> word[2], next[2];
-        load_pack(next, block, 0);
-#pragma unroll 1
-        for (int pack = 0; pack < PACKS; ++pack) {
-            word[0] = next[0], word[1] = next[1];
-            load_pack(next, block, (pack + 1) % PACKS);
-            const int run = block * PACKS + pack;
-            if (run >= stretches.end) {
-                if ((long long)run * RUN >= args.depth) break;
-                stretches.begin(args, run);
-            }
+    // Adds 16 of the depth, of which a block has those from k on.
+    template <class Make> __device__ __forceinline__ void add(const Left& left, int k, const Make& make) {
+        typename Multiply::Right right[WIDE];
 #pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                const int k = pack * RUN + half * 16;
-                typename Multiply::Right right[WIDE];
+        for (int j = 0; j < WIDE; ++j) right[j] = Multiply::right_transposed(left, k, 16 * j);
+        const typename Multiply::Left made = make();
 #pragma unroll
-                for (int j = 0; j < WIDE; ++j) right[j] = Multiply::right_transposed(of_left, k, 16 * j);
-                const typename Multiply::Left made =
-                    stretches.fast ? make(word, half, selector) : compute((long long)run * RUN + half * 16);
+        for (int j = 0; j < WIDE; ++j) Multiply::multiply(sum + 2 * j, made, right[j]);
+    }
+    // Packs of one stretch.
+    __device__ __forceinline__ void add_fast(const Left& left, int block, int pack, int end, const Pairs& pairs) {
+        Words next = load_words(block, pack);
+#pragma unroll 2
+        for (; pack < end; ++pack) {
+            const Words words = next;
+            next = load_words(block, pack + 1 & PACKS - 1);
 #pragma unroll
-                for (int j = 0; j < WIDE; ++j) Multiply::multiply(sum + 2 * j, made, right[j]);
-            }
+            for (int half = 0; half < 2; ++half)
+                add(left, (pack & PACKS - 1) * RUN + 16 * half, [&] { return make(words, half, pairs); });
         }
+    }
+    __device__ __forceinline__ void add_slowly(const Left& left, int block, int pack, int end) {
+        const long long first = (long long)block * Tile::BLOCK_K;
+#pragma unroll 1
+        for (int k = pack * RUN; k < end * RUN; k += 16) add(left, k, [&] { return compute(first + k); });
     }
 
     // All terms of the sums, in order.
-    __device__ __forceinline__ void add() {
-        const int blocks = int((args.depth + BLOCK_K - 1) / BLOCK_K);
-        const unsigned selector = Pairs::selector(MmaLane::lane() % 4);
-#pragma unroll
-        for (int j = 0; j < 2 * WIDE; ++j) sum[j] = {};
-        for (int block = 0; block < STAGES - 1; ++block) {
-            if (block < blocks) load(block);
-            cp_async_commit_group();
-        }
+    __device__ __forceinline__ void run() {
+        const int blocks = this->blocks();
+        const int runs = int((args.depth + RUN - 1) / RUN);
+        const Pairs pairs(MmaLane::lane() % 4);
 #pragma unroll 1
         for (int block = 0; block < blocks; ++block) {
-            cp_async_wait_group<STAGES - 2>();
-            __syncthreads();
-            if (block + STAGES - 1 < blocks) load(block + STAGES - 1);
-            cp_async_commit_group();
-            multiply(block, selector);
+            bar_sync(Tile::FULL, 2 * Tile::THREADS);
+            const Left left = this->left(block);
+            const int first = block * PACKS, end = min(PACKS, runs - first);
+#pragma unroll 1
+            for (int pack = 0; pack < end;) {
+                if (first + pack >= stretches.end) stretches.begin(args, first + pack);
+                const int stop = min(end, stretches.end - first);
+                if (stretches.fast) add_fast(left, block, pack, stop, pairs);
+                else add_slowly(left, block, pack, stop);
+                pack = stop;
+            }
         }
     }
-
-    __device__ __forceinline__ void store(long long first) const {
+    __device__ __forceinline__ void store() const {
+        const long long first = first_side();
 #pragma unroll
         for (int j = 0; j < WIDE; ++j) {
-            const long long row = token + 16 * j + MmaLane::col(0), column = first + MmaLane::row(0);
+            const long long row = this->token + 16 * j + MmaLane::col(0), column = first + MmaLane::row(0);
             float part[8];
 #pragma unroll
             for (int v = 0; v < 8; ++v) part[v] = sum[2 * j + v / 4].value[v % 4];
@@ -346,13 +440,16 @@ template <class Program> __device__ __forceinline__ void walk(const typename Pro
     using Tile = MadeTile<Program>;
     DYN_SHARED(unsigned char, shared);
     static_assert(reserves(Tile::STAGES * Tile::STAGE), "the launch reserves all buffers");
-    const long long side = (long long)blockIdx.x * Tile::SIDES, first = side + threadIdx.x / 32 * SLAB;
-    Tile tile = {args, shared, {}, (long long)blockIdx.y * Tile::TOKENS, side};
-    Program::Cells::places(tile.codes, args, args);
-#pragma unroll
-    for (int i = 0; i < 2; ++i) tile.stretches.next.row[i] = min(first + MmaLane::row(2 * i), args.columns - 1);
-    tile.add();
-    tile.store(first);
+    const Tile tile = {args, shared, (long long)blockIdx.y * Tile::TOKENS, (long long)blockIdx.x * Tile::SIDES};
+    if (threadIdx.x >= Tile::THREADS) {
+        CodeWords<Program> codes;
+        Program::Cells::places(codes, args, args);
+        MadeLoader<Program>(tile, codes, int(threadIdx.x) - Tile::THREADS).run();
+    } else {
+        MadeMultiplier<Program> multiplier(tile);
+        multiplier.run();
+        multiplier.store();
+    }
 }
 
 }  // namespace baracuda

@@ -25,6 +25,8 @@ from .selection import MatmulSelection
 
 _SLAB, _WARPS = 16, 64  # columns of a warp, and threads of one and of one that loads
 _WORD, _HALF = 4, 2  # bytes of eight codes, and of an element
+# Of what a row has in a run of the depth: how long that is, bytes of a zero point and a scale, and of flags.
+_RUN, _PAIRS, _FLAGS = 32, 8, 128
 _SCHEDULES = tuple(Schedule.parse(text) for text in MADE)
 
 M = TypeVar("M", bound=MapDescriptor)
@@ -88,7 +90,8 @@ class MadePlan(MatmulSelection[M]):
             numbers = dict(self._schedule.numbers)
             left, right = self.FACTORS
             columns = self._schedule.threads // _WARPS * _SLAB
-            stage = numbers["block_k"] * (numbers["tokens"] * _HALF + columns // 2)
+            runs = numbers["block_k"] // _RUN
+            stage = numbers["block_k"] * (numbers["tokens"] * _HALF + columns // 2) + columns * runs * _PAIRS + _FLAGS
             source = self._sources[layout, types] = kernel_source(
                 self._row,
                 {

@@ -101,80 +101,93 @@ template <class Program> struct RunPlaces {
     }
 };
 
-// Loads what is at these places for the lane's two rows.
-template <class Program> struct RunValues {
+// Where a row of zero points and one of scales are.
+template <class Program> struct RunRows {
     using T = typename Program::T;
-    long long row[2];
-    int zero_place, scale_place;
-    T zero[2], scale[2];
+    long long side;
+    const T *zero, *scale;
+    long long zero_stride, scale_stride;
 
     template <class V, class Read, class A, class Axes, typename Outside, class Still, class F>
     __device__ void place(const Read& args, V, const A& array, const Axes& axes, Outside, Still, const F&) {
-        if constexpr (SameType<V, typename Program::Zero>::VALUE) load(zero, args, array, axes, zero_place);
-        if constexpr (SameType<V, typename Program::Scale>::VALUE) load(scale, args, array, axes, scale_place);
-    }
-    template <class Args, class A, class Axes>
-    __device__ void load(T (&to)[2], const Args& args, const A& array, const Axes& axes, int place) const {
-#pragma unroll
-        for (int i = 0; i < 2; ++i)
-            to[i] = read_line(array.data + row[i] * args.stride[A::OPERAND][1] + place * axes.stride[0]);
+        if constexpr (SameType<V, typename Program::Zero>::VALUE)
+            zero = array.data + side * args.stride[A::OPERAND][1], zero_stride = axes.stride[0];
+        if constexpr (SameType<V, typename Program::Scale>::VALUE)
+            scale = array.data + side * args.stride[A::OPERAND][1], scale_stride = axes.stride[0];
     }
 };
 
-// Runs that share a zero point and a scale, one stretch after the other; what the next one has is loaded ahead.
-template <class Program> struct Stretches {
+// Makes what each run of a block has for each of 16 rows, a pair of its zero point and one of its scale, by a warp: half
+// of the lanes take the first runs, each lane one row.
+template <class Program, int PACKS> struct PairMaker {
     using Args = typename Program::Args;
     using T = typename Program::T;
     using Pairs = MadePair<T>;
-    static constexpr int AHEAD = 32, NONE = RunPlaces<Program>::NONE;
+    static constexpr int COUNT = PACKS / 2, AT_ONCE = 32, NONE = RunPlaces<Program>::NONE;  // runs
+    static_assert(PACKS % 2 == 0 && AT_ONCE % PACKS == 0, "lanes know the places of whole blocks");
 
-    RunValues<Program> next;
-    int base = -AHEAD, loaded = NONE;  // the run whose places lane 0 has, and the one that `next` is of
-    int zero_place, scale_place;       // of run base + lane
-    int end = 0;
-    bool fast;                          // whether all lanes make pairs of it
-    unsigned zero[2], scale[2];         // pairs
+    RunRows<Program> rows;
+    int row, first;              // of the lane's rows and of its runs in a block
+    int zero_place, scale_place;  // of one run of the next AT_ONCE
+    T zero[COUNT], scale[COUNT];  // on their way
+    unsigned changed, known;      // runs that have others than the one before, and that have one of each
 
-    __device__ __forceinline__ void find(const Args& args, int run) {
-        const long long first = (long long)(run + lane_index()) * RUN;
-        RunPlaces<Program> places = {first, first + RUN - 1};
-        if (first + RUN <= args.depth) Program::Cells::places(places, args, args);
-        base = run;
-        zero_place = places.zero, scale_place = places.scale;
+    __device__ __forceinline__ PairMaker(const Args& args, long long side)
+        : row(lane() % SLAB), first(lane() / SLAB * COUNT) {
+        rows.side = min(side + row, args.columns - 1);
+        Program::Cells::places(rows, args, args);
     }
-    __device__ __forceinline__ bool load(const Args& args, int run) {
-        next.zero_place = __shfl_sync(ALL_LANES, zero_place, run - base);
-        next.scale_place = __shfl_sync(ALL_LANES, scale_place, run - base);
-        loaded = run;
-        if (next.zero_place == NONE || next.scale_place == NONE) return false;
-        Program::Cells::places(next, args, args);
-        return true;
-    }
-    // All lanes call it at a run that is not before `end`.
-    __device__ __forceinline__ void begin(const Args& args, int run) {
-        const bool ahead = loaded == run;
-        if (run - base >= AHEAD / 2) find(args, run);
-        if (!ahead) load(args, run);
-        const int of_zero = __shfl_sync(ALL_LANES, zero_place, run - base);
-        const int of_scale = __shfl_sync(ALL_LANES, scale_place, run - base);
-        fast = of_zero != NONE && of_scale != NONE;
-        if (fast) {
-            bool exact = true;
-#pragma unroll
-            for (int i = 0; i < 2; ++i) {
-                exact = exact && Pairs::is_exact(next.zero[i]);
-                zero[i] = Pairs::of_zero(next.zero[i]);
-                scale[i] = Pairs::of(next.scale[i]);
-            }
-            fast = __all_sync(ALL_LANES, exact);
+    __device__ __forceinline__ static int lane() { return int(threadIdx.x) % 32; }
+
+    __device__ __forceinline__ void load(const Args& args, int block) {
+        const int begin = block * PACKS % AT_ONCE;
+        if (begin == 0) {
+            const long long of_lane = ((long long)block * PACKS + lane()) * RUN;
+            RunPlaces<Program> places = {of_lane, of_lane + RUN - 1};
+            if (of_lane + RUN <= args.depth) Program::Cells::places(places, args, args);
+            zero_place = places.zero, scale_place = places.scale;
         }
-        const unsigned other = __ballot_sync(ALL_LANES, zero_place != of_zero || scale_place != of_scale);
-        const unsigned later = other & (~1u << (run - base));
-        const int change = later ? base + 31 - __clz(int(later & -later)) : base + AHEAD;
-        end = of_zero != NONE && of_scale != NONE ? change : run + 1;
-        if (end < base + AHEAD) load(args, end);
+        changed = known = 0;
+        int last_zero = NONE, last_scale = NONE;
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i) {
+            const int of_zero = __shfl_sync(ALL_LANES, zero_place, begin + first + i);
+            const int of_scale = __shfl_sync(ALL_LANES, scale_place, begin + first + i);
+            if (of_zero != NONE && of_scale != NONE) {
+                known |= 1u << i;
+                if (of_zero != last_zero || of_scale != last_scale) {
+                    changed |= 1u << i;
+                    zero[i] = read_line(rows.zero + of_zero * rows.zero_stride);
+                    scale[i] = read_line(rows.scale + of_scale * rows.scale_stride);
+                }
+            }
+            last_zero = of_zero, last_scale = of_scale;
+        }
     }
-    __device__ __forceinline__ static int lane_index() { return int(threadIdx.x) % 32; }
+    // Stores what was loaded: pairs[run][row], and which runs have pairs in all rows.
+    __device__ __forceinline__ void store(unsigned* pairs, unsigned* fast) const {
+        Pack<unsigned, 2> pair = {};
+        bool exact = false;
+        unsigned own = 0;
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i) {
+            if (changed >> i & 1) {
+                exact = Pairs::is_exact(zero[i]);
+                pair.lane[0] = Pairs::of_zero(zero[i]);
+                pair.lane[1] = Pairs::of(scale[i]);
+            }
+            own |= unsigned(exact && (known >> i & 1)) << i;
+            pair.store(pairs + ((first + i) * SLAB + row) * 2);
+        }
+        unsigned all = ALL_PACKS;
+        if (__any_sync(ALL_LANES, own != (1u << COUNT) - 1)) {
+#pragma unroll 1
+            for (int i = 0; i < PACKS; ++i)
+                if (!__all_sync(ALL_LANES, i / COUNT * COUNT != first || (own >> i % COUNT & 1))) all &= ~(1u << i);
+        }
+        if (lane() == 0) *fast = all;
+    }
+    static constexpr unsigned ALL_PACKS = PACKS == 32 ? ~0u : (1u << PACKS % 32) - 1;
 };
 
 // Where the words of codes are.
@@ -234,7 +247,8 @@ template <class Program> struct MadeTile {
     static constexpr int STAGES = Schedule::STAGES, SIDES = THREADS / 32 * SLAB, WIDE = TOKENS / 16;
     static constexpr int WORDS = BLOCK_K / 8, PACKS = BLOCK_K / RUN;  // of a row
     static constexpr int SPAN = PACKS & -PACKS;                       // an XOR with less than this stays within a row
-    static constexpr int LEFT_BYTES = TOKENS * BLOCK_K * int(sizeof(T)), STAGE = LEFT_BYTES + SIDES * WORDS * 4;
+    static constexpr int LEFT_BYTES = TOKENS * BLOCK_K * int(sizeof(T)), WORD_BYTES = SIDES * WORDS * 4;
+    static constexpr int STAGE = LEFT_BYTES + WORD_BYTES + SIDES * PACKS * 8 + 128;
     static constexpr unsigned FULL = 1;  // a barrier
     using Left = SharedTile<T, TOKENS, BLOCK_K>;
     static_assert(sizeof(T) == 2 && TOKENS % 16 == 0 && SPAN == PACKS, "whole instructions and packs");
@@ -251,6 +265,13 @@ template <class Program> struct MadeTile {
         unsigned* const of_block = reinterpret_cast<unsigned*>(shared + block % STAGES * STAGE + LEFT_BYTES);
         return of_block + row * WORDS + (pack ^ (row & (SPAN - 1) & 7)) * 4 + beside * WORDS;
     }
+    // Of one warp, pairs of its runs and rows, and the runs that have some.
+    __device__ __forceinline__ unsigned* pairs(int block, int warp) const {
+        return fast(block, 32) + warp * PACKS * SLAB * 2;
+    }
+    __device__ __forceinline__ unsigned* fast(int block, int warp) const {
+        return reinterpret_cast<unsigned*>(shared + block % STAGES * STAGE + LEFT_BYTES + WORD_BYTES) + warp;
+    }
     __device__ __forceinline__ int blocks() const { return int((args.depth + BLOCK_K - 1) / BLOCK_K); }
 };
 
@@ -263,13 +284,15 @@ template <class Program> struct MadeLoader : MadeTile<Program> {
     PackStream<TOKENS, BLOCK_K / 8, THREADS> lefts;
     PackStream<SIDES, PACKS, THREADS> packs;
     CodeWords<Program> codes;
+    PairMaker<Program, PACKS> maker;
+    int warp;
 
     __device__ __forceinline__ MadeLoader(const Tile& tile, const CodeWords<Program>& codes, int thread)
         : Tile(tile), lefts((args.*Of::LEFT_ARRAY).data + tile.token * stride()[1], stride()[1],
                             args.rows - tile.token, args.depth, thread),
           packs(codes.data + tile.side * codes.side_stride, codes.side_stride, args.columns - tile.side, codes.count,
                 thread),
-          codes(codes) {}
+          codes(codes), maker(args, tile.side + thread / 32 * SLAB), warp(thread / 32) {}
     __device__ __forceinline__ const long long* stride() const { return args.stride[Of::Left::OPERAND]; }
 
     __device__ __forceinline__ void load(int block) {
@@ -303,19 +326,25 @@ template <class Program> struct MadeLoader : MadeTile<Program> {
         }
     }
 
+    // Loads a block, and stores pairs of the one before, which have arrived by then.
+    __device__ __forceinline__ void next(int block, int blocks) {
+        if (block > 0 && block <= blocks) maker.store(this->pairs(block - 1, warp), this->fast(block - 1, warp));
+        if (block < blocks) {
+            load(block);
+            maker.load(args, block);
+        }
+        cp_async_commit_group();
+    }
     // Fills the ring: a barrier says that a buffer is full, and that the one before it is free.
     __device__ __forceinline__ void run() {
         const int blocks = this->blocks();
-        for (int block = 0; block < STAGES - 1; ++block) {
-            if (block < blocks) load(block);
-            cp_async_commit_group();
-        }
+#pragma unroll 1
+        for (int block = 0; block < STAGES - 1; ++block) next(block, blocks);
 #pragma unroll 1
         for (int block = 0; block < blocks; ++block) {
             cp_async_wait_group<STAGES - 2>();
             bar_sync(FULL, 2 * THREADS);
-            if (block + STAGES - 1 < blocks) load(block + STAGES - 1);
-            cp_async_commit_group();
+            next(block + STAGES - 1, blocks);
         }
     }
 };
@@ -326,42 +355,31 @@ template <class Program> struct MadeMultiplier : MadeTile<Program> {
     using typename Tile::Multiply;
     using Pairs = typename Tile::Pairs;
     using Tile::args, Tile::WIDE, Tile::PACKS;
-    struct Words {
-        Pack<unsigned, 4> of[2];  // of rows g and g + 8
-    };
-
-    Stretches<Program> stretches;
+    int warp;
+    long long first;  // row of the factor
     typename Multiply::Sum sum[2 * WIDE];
 
-    __device__ __forceinline__ explicit MadeMultiplier(const Tile& tile) : Tile(tile) {
-        const long long first = this->first_side();
-#pragma unroll
-        for (int i = 0; i < 2; ++i) stretches.next.row[i] = min(first + MmaLane::row(2 * i), args.columns - 1);
+    __device__ __forceinline__ explicit MadeMultiplier(const Tile& tile)
+        : Tile(tile), warp(int(threadIdx.x) / 32), first(tile.side + warp * SLAB) {
 #pragma unroll
         for (int j = 0; j < 2 * WIDE; ++j) sum[j] = {};
     }
-    __device__ __forceinline__ long long first_side() const { return this->side + int(threadIdx.x) / 32 * SLAB; }
 
-    __device__ __forceinline__ Words load_words(int block, int pack) const {
-        const unsigned* const from = this->words(block, int(threadIdx.x) / 32 * SLAB + MmaLane::row(0), pack);
-        Words words;
-        words.of[0].load(from);
-        words.of[1].load(from + 8 * Tile::WORDS);
-        return words;
-    }
     // The part of an operand that a lane makes of its words in 16 of the depth.
-    __device__ __forceinline__ typename Multiply::Left make(const Words& words, int half, const Pairs& pairs) const {
-        typename Multiply::Left of;
+    __device__ __forceinline__ typename Multiply::Left make(const Pack<unsigned, 4> (&words)[2],
+                                                            const Pack<unsigned, 2> (&of)[2], int half,
+                                                            const Pairs& pairs) const {
+        typename Multiply::Left made;
 #pragma unroll
         for (int i = 0; i < 4; ++i)
-            of.word[i] = pairs.of_codes(words.of[i % 2].lane[2 * half + i / 2], stretches.zero[i % 2],
-                                        stretches.scale[i % 2]);
-        return of;
+            made.word[i] = pairs.of_codes(words[i % 2].lane[2 * half + i / 2], of[i % 2].lane[0], of[i % 2].lane[1]);
+        return made;
     }
     // The same by the program, zeros beyond the depth.
     __device__ __forceinline__ typename Multiply::Left compute(long long depth) const {
         typename Multiply::Left of = {};
-        const long long upper = stretches.next.row[0], lower = stretches.next.row[1];
+        const long long upper = min(first + MmaLane::row(0), args.columns - 1);
+        const long long lower = min(first + MmaLane::row(2), args.columns - 1);
 #pragma unroll 1
         for (int i = 0; i < 8; ++i) {
             const long long k = depth + MmaLane::col(i % 2) + i / 4 * 8;
@@ -382,46 +400,50 @@ template <class Program> struct MadeMultiplier : MadeTile<Program> {
 #pragma unroll
         for (int j = 0; j < WIDE; ++j) Multiply::multiply(sum + 2 * j, made, right[j]);
     }
-    // Packs of one stretch.
-    __device__ __forceinline__ void add_fast(const Left& left, int block, int pack, int end, const Pairs& pairs) {
-        Words next = load_words(block, pack);
-#pragma unroll 2
-        for (; pack < end; ++pack) {
-            const Words words = next;
-            next = load_words(block, pack + 1 & PACKS - 1);
+    __device__ __forceinline__ void add_run(const Left& left, int block, int pack, const Pairs& pairs) {
+        const unsigned* const from = this->words(block, warp * SLAB + MmaLane::row(0), pack);
+        const unsigned* const of_run = this->pairs(block, warp) + (pack * SLAB + MmaLane::row(0)) * 2;
+        Pack<unsigned, 4> words[2];
+        Pack<unsigned, 2> of[2];
 #pragma unroll
-            for (int half = 0; half < 2; ++half)
-                add(left, (pack & PACKS - 1) * RUN + 16 * half, [&] { return make(words, half, pairs); });
-        }
+        for (int i = 0; i < 2; ++i) words[i].load(from + 8 * i * Tile::WORDS), of[i].load(of_run + 16 * i);
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+            add(left, pack * RUN + 16 * half, [&] { return make(words, of, half, pairs); });
     }
-    __device__ __forceinline__ void add_slowly(const Left& left, int block, int pack, int end) {
-        const long long first = (long long)block * Tile::BLOCK_K;
+    // A block in which some runs have no pairs, or of which some lies beyond the depth.
+    __device__ __forceinline__ void add_each(const Left& left, int block, unsigned fast, const Pairs& pairs) {
+        const long long begin = (long long)block * Tile::BLOCK_K;
 #pragma unroll 1
-        for (int k = pack * RUN; k < end * RUN; k += 16) add(left, k, [&] { return compute(first + k); });
+        for (int pack = 0; pack < PACKS && begin + pack * RUN < args.depth; ++pack) {
+            if (fast >> pack & 1) {
+                add_run(left, block, pack, pairs);
+            } else {
+#pragma unroll 1
+                for (int k = pack * RUN; k < pack * RUN + RUN; k += 16) add(left, k, [&] { return compute(begin + k); });
+            }
+        }
     }
 
     // All terms of the sums, in order.
     __device__ __forceinline__ void run() {
         const int blocks = this->blocks();
-        const int runs = int((args.depth + RUN - 1) / RUN);
         const Pairs pairs(MmaLane::lane() % 4);
 #pragma unroll 1
         for (int block = 0; block < blocks; ++block) {
             bar_sync(Tile::FULL, 2 * Tile::THREADS);
             const Left left = this->left(block);
-            const int first = block * PACKS, end = min(PACKS, runs - first);
-#pragma unroll 1
-            for (int pack = 0; pack < end;) {
-                if (first + pack >= stretches.end) stretches.begin(args, first + pack);
-                const int stop = min(end, stretches.end - first);
-                if (stretches.fast) add_fast(left, block, pack, stop, pairs);
-                else add_slowly(left, block, pack, stop);
-                pack = stop;
+            const unsigned fast = *this->fast(block, warp);
+            if (fast == PairMaker<Program, PACKS>::ALL_PACKS) {
+#pragma unroll
+                for (int pack = 0; pack < PACKS; ++pack) add_run(left, block, pack, pairs);
+            } else {
+                add_each(left, block, fast, pairs);
             }
         }
     }
+
     __device__ __forceinline__ void store() const {
-        const long long first = first_side();
 #pragma unroll
         for (int j = 0; j < WIDE; ++j) {
             const long long row = this->token + 16 * j + MmaLane::col(0), column = first + MmaLane::row(0);

@@ -57,6 +57,7 @@ template <unsigned MASK, unsigned SET> __device__ __forceinline__ unsigned mask_
 
 template <typename T> struct MadePair {
     using Code = MadeCode<T>;
+    static constexpr float WHOLE = 12582912.0f;  // what is added to it is rounded to a whole number
     static constexpr float SMALL = 100.0f;  // LARGE and what is added to it, and their difference from a code, are exact
 
     unsigned selector;
@@ -66,7 +67,7 @@ template <typename T> struct MadePair {
 
     __device__ __forceinline__ static bool is_exact(T zero) {
         const float value = float(zero);
-        return math::abs(value) <= SMALL && value == float(int(value));
+        return bool(math::abs(value) <= SMALL) & bool(value + WHOLE - WHOLE == value);
     }
     __device__ __forceinline__ static unsigned of(T value) { return value.bits * 0x10001u; }
     // -(LARGE + zero)

@@ -27,7 +27,8 @@ template <typename A> struct SameType<A, A> {
 };
 
 constexpr int RUN = 32;  // of the depth: words of a pack of 16 bytes
-constexpr int SLAB = 16;  // rows of an instruction
+constexpr int SLAB = 16;   // rows of an instruction
+constexpr int PANEL = 64;  // of the depth: 128 bytes of the left factor
 
 // A cell of the factor, for the program that makes it.
 template <class Args, class P> struct MadeLane : PackLane<P> {
@@ -129,8 +130,9 @@ template <class Program, int PACKS> struct PairMaker {
     RunRows<Program> rows;
     int row, first;              // of the lane's rows and of its runs in a block
     int zero_place, scale_place;  // of one run of the next AT_ONCE
+    unsigned changes, exist;      // of these runs, those that have others than the one before, and those that have some
     T zero[COUNT], scale[COUNT];  // on their way
-    unsigned changed, known;      // runs that have others than the one before, and that have one of each
+    unsigned changed, known;      // of the lane's runs in a block
 
     __device__ __forceinline__ PairMaker(const Args& args, long long side)
         : row(lane() % SLAB), first(lane() / SLAB * COUNT) {
@@ -146,38 +148,37 @@ template <class Program, int PACKS> struct PairMaker {
             RunPlaces<Program> places = {of_lane, of_lane + RUN - 1};
             if (of_lane + RUN <= args.depth) Program::Cells::places(places, args, args);
             zero_place = places.zero, scale_place = places.scale;
+            const int zero_before = __shfl_up_sync(ALL_LANES, zero_place, 1);
+            const int scale_before = __shfl_up_sync(ALL_LANES, scale_place, 1);
+            changes = __ballot_sync(ALL_LANES, zero_place != zero_before || scale_place != scale_before);
+            exist = __ballot_sync(ALL_LANES, zero_place != NONE && scale_place != NONE);
         }
-        changed = known = 0;
-        int last_zero = NONE, last_scale = NONE;
+        changed = changes >> begin | changes >> (begin + COUNT) | 1;  // in either half
+        known = exist >> (begin + first);
 #pragma unroll
         for (int i = 0; i < COUNT; ++i) {
+            if (!(changed >> i & 1)) continue;
             const int of_zero = __shfl_sync(ALL_LANES, zero_place, begin + first + i);
             const int of_scale = __shfl_sync(ALL_LANES, scale_place, begin + first + i);
-            if (of_zero != NONE && of_scale != NONE) {
-                known |= 1u << i;
-                if (of_zero != last_zero || of_scale != last_scale) {
-                    changed |= 1u << i;
-                    zero[i] = read_line(rows.zero + of_zero * rows.zero_stride);
-                    scale[i] = read_line(rows.scale + of_scale * rows.scale_stride);
-                }
+            if (known >> i & 1) {
+                zero[i] = read_line(rows.zero + of_zero * rows.zero_stride);
+                scale[i] = read_line(rows.scale + of_scale * rows.scale_stride);
             }
-            last_zero = of_zero, last_scale = of_scale;
         }
     }
     // Stores what was loaded: pairs[run][row], and which runs have pairs in all rows.
     __device__ __forceinline__ void store(unsigned* pairs, unsigned* fast) const {
-        Pack<unsigned, 2> pair = {};
+        u64 pair = 0;
         bool exact = false;
         unsigned own = 0;
 #pragma unroll
         for (int i = 0; i < COUNT; ++i) {
             if (changed >> i & 1) {
-                exact = Pairs::is_exact(zero[i]);
-                pair.lane[0] = Pairs::of_zero(zero[i]);
-                pair.lane[1] = Pairs::of(scale[i]);
+                exact = bool(known >> i & 1) & Pairs::is_exact(zero[i]);
+                pair = Pairs::of_zero(zero[i]) | u64(Pairs::of(scale[i])) << 32;
             }
-            own |= unsigned(exact && (known >> i & 1)) << i;
-            pair.store(pairs + ((first + i) * SLAB + row) * 2);
+            own |= unsigned(exact) << i;
+            reinterpret_cast<u64*>(pairs)[(first + i) * SLAB + row] = pair;
         }
         unsigned all = ALL_PACKS;
         if (__any_sync(ALL_LANES, own != (1u << COUNT) - 1)) {
@@ -216,23 +217,35 @@ template <int ROWS, int PACKS, int THREADS> struct PackStream {
 
     template <typename T>
     __device__ __forceinline__ PackStream(const T* data, long long stride, long long rows, long long count, int thread)
-        : step(AT_ONCE * stride * int(sizeof(T))), live(0), row(thread / PACKS), pack(thread % PACKS) {
+        : step(AT_ONCE * stride * int(sizeof(T))), row(thread / PACKS), pack(thread % PACKS) {
         next = reinterpret_cast<const char*>(data + row * stride) + pack * 16;
         left = count * int(sizeof(T)) - pack * 16;
+        unsigned exist = 0;
 #pragma unroll
-        for (int i = 0; i < COUNT; ++i) live |= unsigned(row + i * AT_ONCE < rows) << i;
+        for (int i = 0; i < COUNT; ++i) exist |= unsigned(row + i * AT_ONCE < rows) << i;
+        live = unsigned(opaque(int(exist)));
     }
     // place(row, pack, beside) is where a pack goes, `beside` rows from one that is the same in every call.
     template <class Place> __device__ __forceinline__ void copy(const Place& place) {
-        const int bytes = int(max(min(left, 16ll), 0ll));
         const char* from = next;
+        if (left >= 16) {
 #pragma unroll
-        for (int i = 0; i < COUNT; ++i) {
-            cp_async_cg(place(row, pack, i * AT_ONCE), from, live >> i & 1 ? bytes : 0);
-            from += step;
+            for (int i = 0; i < COUNT; ++i, from += step)
+                if (live >> i & 1) cp_async_cg(place(row, pack, i * AT_ONCE), from);
+        } else {
+            const int bytes = int(max(left, 0ll));
+#pragma unroll 1
+            for (int i = 0; i < COUNT; ++i, from += step)
+                if (live >> i & 1) cp_async_cg(place(row, pack, i * AT_ONCE), from, bytes);
         }
         next += PACKS * 16;
         left -= PACKS * 16;
+    }
+    // Rows that do not exist, of which nothing is copied.
+    template <class Place> __device__ __forceinline__ void clear(const Place& place) const {
+#pragma unroll 1
+        for (int i = 0; i < COUNT; ++i)
+            if (!(live >> i & 1)) *static_cast<uint4*>(place(row, pack, i * AT_ONCE)) = uint4{0, 0, 0, 0};
     }
 };
 
@@ -250,27 +263,27 @@ template <class Program> struct MadeTile {
     static constexpr int LEFT_BYTES = TOKENS * BLOCK_K * int(sizeof(T)), WORD_BYTES = SIDES * WORDS * 4;
     static constexpr int STAGE = LEFT_BYTES + WORD_BYTES + SIDES * PACKS * 8 + 128;
     static constexpr unsigned FULL = 1;  // a barrier
-    using Left = SharedTile<T, TOKENS, BLOCK_K>;
+    // Panels of the depth, one after the other.
+    using Left = SharedTile<T, TOKENS * BLOCK_K / PANEL, PANEL>;
     static_assert(sizeof(T) == 2 && TOKENS % 16 == 0 && SPAN == PACKS, "whole instructions and packs");
 
     const Args& args;
     unsigned char* shared;
     long long token, side;  // the first of the block
 
-    __device__ __forceinline__ Left left(int block) const {
-        return {reinterpret_cast<T*>(shared + block % STAGES * STAGE)};
-    }
+    __device__ __forceinline__ static int after(int slot) { return slot + 1 == STAGES ? 0 : slot + 1; }
+    __device__ __forceinline__ Left left(int slot) const { return {reinterpret_cast<T*>(shared + slot * STAGE)}; }
     // Where a pack of words is, `beside` rows (a multiple of 8, if any) from one: those of 8 rows lie in different banks.
-    __device__ __forceinline__ unsigned* words(int block, int row, int pack, int beside = 0) const {
-        unsigned* const of_block = reinterpret_cast<unsigned*>(shared + block % STAGES * STAGE + LEFT_BYTES);
-        return of_block + row * WORDS + (pack ^ (row & (SPAN - 1) & 7)) * 4 + beside * WORDS;
+    __device__ __forceinline__ unsigned* words(int slot, int row, int pack, int beside = 0) const {
+        unsigned* const of_slot = reinterpret_cast<unsigned*>(shared + slot * STAGE + LEFT_BYTES);
+        return of_slot + row * WORDS + (pack ^ (row & (SPAN - 1) & 7)) * 4 + beside * WORDS;
     }
     // Of one warp, pairs of its runs and rows, and the runs that have some.
-    __device__ __forceinline__ unsigned* pairs(int block, int warp) const {
-        return fast(block, 32) + warp * PACKS * SLAB * 2;
+    __device__ __forceinline__ unsigned* pairs(int slot, int warp) const {
+        return fast(slot, 32) + warp * PACKS * SLAB * 2;
     }
-    __device__ __forceinline__ unsigned* fast(int block, int warp) const {
-        return reinterpret_cast<unsigned*>(shared + block % STAGES * STAGE + LEFT_BYTES + WORD_BYTES) + warp;
+    __device__ __forceinline__ unsigned* fast(int slot, int warp) const {
+        return reinterpret_cast<unsigned*>(shared + slot * STAGE + LEFT_BYTES + WORD_BYTES) + warp;
     }
     __device__ __forceinline__ int blocks() const { return int((args.depth + BLOCK_K - 1) / BLOCK_K); }
 };
@@ -295,42 +308,51 @@ template <class Program> struct MadeLoader : MadeTile<Program> {
           codes(codes), maker(args, tile.side + thread / 32 * SLAB), warp(thread / 32) {}
     __device__ __forceinline__ const long long* stride() const { return args.stride[Of::Left::OPERAND]; }
 
-    __device__ __forceinline__ void load(int block) {
-        if constexpr (STRIDED) return load_each(block);
-        const auto left = this->left(block);
-        lefts.copy([&](int row, int pack, int beside) {
-            return left.chunk(beside & -8, 0, beside % 8 + row, pack);
-        });
-        packs.copy([&](int row, int pack, int beside) {
-            return PACKS <= THREADS / 8 ? this->words(block, row, pack, beside) : this->words(block, row + beside, pack);
-        });
+    __device__ __forceinline__ auto place_of_left(int slot) const {
+        const auto left = this->left(slot);
+        return [=](int row, int pack, int beside) -> void* {
+            return left.chunk(beside & -8, 0, beside % 8 + row + pack / 8 * TOKENS, pack % 8);
+        };
+    }
+    __device__ __forceinline__ auto place_of_words(int slot) const {
+        return [this, slot](int row, int pack, int beside) -> void* {
+            constexpr bool SAME = THREADS / PACKS % 8 == 0;  // rows have their packs in the same order
+            return SAME ? this->words(slot, row, pack, beside) : this->words(slot, row + beside, pack);
+        };
+    }
+    __device__ __forceinline__ void load(int block, int slot) {
+        if constexpr (STRIDED) return load_each(block, slot);
+        lefts.copy(place_of_left(slot));
+        packs.copy(place_of_words(slot));
     }
     // Of arrays of any strides.
-    __device__ __forceinline__ void load_each(int block) const {
+    __device__ __forceinline__ void load_each(int block, int slot) const {
         const long long first = (long long)block * BLOCK_K;
-        const auto left = this->left(block);
+        const auto left = this->left(slot);
         const T* const from = (args.*Of::LEFT_ARRAY).data + this->token * stride()[1] + first * stride()[2];
 #pragma unroll 1
         for (int i = threadIdx.x % THREADS; i < TOKENS * BLOCK_K; i += THREADS) {
             const int row = i / BLOCK_K, place = i % BLOCK_K;
             const bool inside = row < args.rows - this->token && place < args.depth - first;
-            *left.at(row, place) = inside ? from[row * stride()[1] + place * stride()[2]] : T{};
+            *left.at(row + place / PANEL * TOKENS, place % PANEL) = inside ? from[row * stride()[1] + place * stride()[2]] : T{};
         }
 #pragma unroll 1
         for (int i = threadIdx.x % THREADS; i < SIDES * WORDS; i += THREADS) {
             const int row = i / WORDS, word = i % WORDS;
             const long long side = this->side + row, place = first / 8 + word;
             const bool inside = side < args.columns && place < codes.count;
-            this->words(block, row, word / 4)[word % 4] =
+            this->words(slot, row, word / 4)[word % 4] =
                 inside ? codes.data[side * codes.side_stride + place * codes.stride] : 0;
         }
     }
 
     // Loads a block, and stores pairs of the one before, which have arrived by then.
-    __device__ __forceinline__ void next(int block, int blocks) {
-        if (block > 0 && block <= blocks) maker.store(this->pairs(block - 1, warp), this->fast(block - 1, warp));
+    __device__ __forceinline__ void next(int block, int blocks, int& slot) {
+        const int before = slot;
+        slot = Tile::after(slot);
+        if (block > 0 && block <= blocks) maker.store(this->pairs(before, warp), this->fast(before, warp));
         if (block < blocks) {
-            load(block);
+            load(block, slot);
             maker.load(args, block);
         }
         cp_async_commit_group();
@@ -338,13 +360,18 @@ template <class Program> struct MadeLoader : MadeTile<Program> {
     // Fills the ring: a barrier says that a buffer is full, and that the one before it is free.
     __device__ __forceinline__ void run() {
         const int blocks = this->blocks();
+        for (int slot = 0; !STRIDED && slot < STAGES; ++slot) {
+            lefts.clear(place_of_left(slot));
+            packs.clear(place_of_words(slot));
+        }
+        int slot = STAGES - 1;  // of the block before the next
 #pragma unroll 1
-        for (int block = 0; block < STAGES - 1; ++block) next(block, blocks);
+        for (int block = 0; block < STAGES - 1; ++block) next(block, blocks, slot);
 #pragma unroll 1
         for (int block = 0; block < blocks; ++block) {
             cp_async_wait_group<STAGES - 2>();
             bar_sync(FULL, 2 * THREADS);
-            next(block + STAGES - 1, blocks);
+            next(block + STAGES - 1, blocks, slot);
         }
     }
 };
@@ -395,14 +422,14 @@ template <class Program> struct MadeMultiplier : MadeTile<Program> {
     template <class Make> __device__ __forceinline__ void add(const Left& left, int k, const Make& make) {
         typename Multiply::Right right[WIDE];
 #pragma unroll
-        for (int j = 0; j < WIDE; ++j) right[j] = Multiply::right_transposed(left, k, 16 * j);
+        for (int j = 0; j < WIDE; ++j) right[j] = Multiply::right_transposed(left, k % PANEL, k / PANEL * Tile::TOKENS + 16 * j);
         const typename Multiply::Left made = make();
 #pragma unroll
         for (int j = 0; j < WIDE; ++j) Multiply::multiply(sum + 2 * j, made, right[j]);
     }
-    __device__ __forceinline__ void add_run(const Left& left, int block, int pack, const Pairs& pairs) {
-        const unsigned* const from = this->words(block, warp * SLAB + MmaLane::row(0), pack);
-        const unsigned* const of_run = this->pairs(block, warp) + (pack * SLAB + MmaLane::row(0)) * 2;
+    __device__ __forceinline__ void add_run(const Left& left, int slot, int pack, const Pairs& pairs) {
+        const unsigned* const from = this->words(slot, warp * SLAB + MmaLane::row(0), pack);
+        const unsigned* const of_run = this->pairs(slot, warp) + (pack * SLAB + MmaLane::row(0)) * 2;
         Pack<unsigned, 4> words[2];
         Pack<unsigned, 2> of[2];
 #pragma unroll
@@ -412,12 +439,12 @@ template <class Program> struct MadeMultiplier : MadeTile<Program> {
             add(left, pack * RUN + 16 * half, [&] { return make(words, of, half, pairs); });
     }
     // A block in which some runs have no pairs, or of which some lies beyond the depth.
-    __device__ __forceinline__ void add_each(const Left& left, int block, unsigned fast, const Pairs& pairs) {
+    __device__ __forceinline__ void add_each(const Left& left, int block, int slot, unsigned fast, const Pairs& pairs) {
         const long long begin = (long long)block * Tile::BLOCK_K;
 #pragma unroll 1
         for (int pack = 0; pack < PACKS && begin + pack * RUN < args.depth; ++pack) {
             if (fast >> pack & 1) {
-                add_run(left, block, pack, pairs);
+                add_run(left, slot, pack, pairs);
             } else {
 #pragma unroll 1
                 for (int k = pack * RUN; k < pack * RUN + RUN; k += 16) add(left, k, [&] { return compute(begin + k); });
@@ -429,16 +456,17 @@ template <class Program> struct MadeMultiplier : MadeTile<Program> {
     __device__ __forceinline__ void run() {
         const int blocks = this->blocks();
         const Pairs pairs(MmaLane::lane() % 4);
+        int slot = 0;
 #pragma unroll 1
-        for (int block = 0; block < blocks; ++block) {
+        for (int block = 0; block < blocks; ++block, slot = Tile::after(slot)) {
             bar_sync(Tile::FULL, 2 * Tile::THREADS);
-            const Left left = this->left(block);
-            const unsigned fast = *this->fast(block, warp);
+            const Left left = this->left(slot);
+            const unsigned fast = *this->fast(slot, warp);
             if (fast == PairMaker<Program, PACKS>::ALL_PACKS) {
 #pragma unroll
-                for (int pack = 0; pack < PACKS; ++pack) add_run(left, block, pack, pairs);
+                for (int pack = 0; pack < PACKS; ++pack) add_run(left, slot, pack, pairs);
             } else {
-                add_each(left, block, fast, pairs);
+                add_each(left, block, slot, fast, pairs);
             }
         }
     }

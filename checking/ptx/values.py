@@ -139,7 +139,7 @@ def _fma(mods: Mods, kind: str) -> Value:
     if mode != "rn":
         mods.add(mode)
     if kind in ("f16x2", "bf16x2"):
-        return Value(kind, (kind,) * 3, lambda *words: _in_pairs(words, lambda *of: fma16(*of, kind[:-2])))
+        return Value(kind, (kind,) * 3, lambda *words: _in_pairs(words, lambda a, b, c: fma16(a, b, c, kind[:-2])))
     return Value(kind, (kind,) * 3, fma64)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
-from ...program import Const, Line, Name
+from ...program import Const, Name
 from ...program.tree import Call, Cast, Expr, Query, Read, mapped, reads, walk
 from ...text import Name as Identifier
 from ..map.op import MapOp
@@ -52,12 +53,12 @@ def made(spec: MapSpec, cut: tuple[Pass, ...]) -> tuple[tuple[Identifier, Identi
 
 def fused(factor: MapOp, product: MatmulOp, roles: tuple[tuple[Identifier, Identifier], ...]) -> MatmulOp:
     """The pass that does what both do."""
-    tensors = [t for t in (*factor.tensors, *product.tensors) if t.role == "in" and t.name != product.factors[1]]
     (held,) = (t for t in factor.tensors if t.role != "in")
-    outputs = [t for t in product.tensors if t.role != "in"]
+    own = [t for t in (*factor.tensors, *product.tensors) if t.name != held.name]
+    outputs = [t for t in own if t.role == "out"]
     return replace(
         product,
-        tensors=(*tensors, held, *outputs),
+        tensors=(*(t for t in own if t.role != "out"), held, *outputs),
         axes=_merged(factor.axes, product.axes),
         placed=factor.placed,
         indices=factor.indices,
@@ -70,7 +71,7 @@ def fused(factor: MapOp, product: MatmulOp, roles: tuple[tuple[Identifier, Ident
     )
 
 
-def _merged(first: tuple, second: tuple) -> tuple:
+def _merged(first: tuple[Any, ...], second: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(dict.fromkeys((*first, *second)))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from itertools import product
@@ -39,7 +39,7 @@ class MadePlan(MatmulSelection[M]):
     """
 
     LAYOUTS: ClassVar[tuple[str, ...]] = ("kk", "strided")
-    PLACED: ClassVar[Mapping[str, tuple[str, ...]]] = {}  # argument -> the dims along which it is read at computed places
+    PLACED: ClassVar[Mapping[str, tuple[str, ...]]] = {}  # argument -> dims whose places are computed
     INDICES: ClassVar[tuple[str, ...]] = ()  # dims whose index the program reads
 
     @classmethod
@@ -146,10 +146,10 @@ class MadePlan(MatmulSelection[M]):
         words = array("q", sizes)
         later = [name for name, argument in self.ARGUMENTS.items() if argument.role == "out"]
         arrays = [*(name for name in self.ARGUMENTS if name not in later), "", *later]  # "": the factor, in no memory
-        left, of_cells = self.FACTORS[0], {"rows", "columns"}
+        left, _ = self.FACTORS
         for name in (n for n in arrays if not n or self.AXES[n] or self.ARGUMENTS[n].written):
-            made = name in self.PLACED or self._is_of_factor(name)
-            roles = ("rows", "depth") if name == left else ("columns", "depth") if made else ("rows", "columns")
+            of_right = ("columns", "depth") if name in self.PLACED else ("rows", "columns")
+            roles = ("rows", "depth") if name == left else of_right
             strides = self._strides_of(views[name], name) if name in views else {}
             words.extend([0, *(strides.get(self.DIMS[role], 0) for role in roles)])
         for dim in self.INDICES:
@@ -160,10 +160,6 @@ class MadePlan(MatmulSelection[M]):
             words.extend([*extents, *(strides[dim] for dim in dims)])
         words.extend([*(space.size(dim) for dim in self.SIZES), *self._words_of(self.SCALARS), 0])
         return words
-
-    def _is_of_factor(self, name: str) -> bool:
-        """Whether an argument varies along the depth, so that the factor is made of it."""
-        return bool(name) and name != self.FACTORS[0] and (self.DIMS["depth"],) in self.AXES[name]
 
     def _strides_of(self, view: TensorView, name: str) -> dict[str, int]:
         """By the dims that its axes run along, but for those of one element."""

@@ -93,14 +93,14 @@ static inline float odd_fma(float a, float b, float c) {
   if (fabs(static_cast<double>(to)) > fabs(odd)) to = __uint_as_float(__float_as_uint(to) - 1);
   return __uint_as_float(__float_as_uint(to) | 1);
 }
-#define BARACUDA_PTX_FMA_PAIR(opcode, each, value)                                          \
-  static inline void opcode(u32& to, u32 a, u32 b, u32 c) {                                 \
-    u16 halves[2];                                                                          \
-    for (int i = 0; i < 2; i++) {                                                           \
-      const u16 of[] = {u16(a >> 16 * i), u16(b >> 16 * i), u16(c >> 16 * i)};              \
-      each(halves[i], odd_fma(value(of[0]), value(of[1]), value(of[2])));                   \
-    }                                                                                       \
-    to = halves[0] | static_cast<u32>(halves[1]) << 16;                                     \
+#define BARACUDA_PTX_FMA_PAIR(opcode, each, value)                             \
+  static inline void opcode(u32& to, u32 a, u32 b, u32 c) {                    \
+    u16 halves[2];                                                             \
+    for (int i = 0; i < 2; i++) {                                              \
+      const u16 of[] = {u16(a >> 16 * i), u16(b >> 16 * i), u16(c >> 16 * i)}; \
+      each(halves[i], odd_fma(value(of[0]), value(of[1]), value(of[2])));      \
+    }                                                                          \
+    to = halves[0] | static_cast<u32>(halves[1]) << 16;                        \
   }
 BARACUDA_PTX_FMA_PAIR(fma_rn_f16x2, cvt_rn_f16_f32, baracuda_host::half_bits_to_float)
 BARACUDA_PTX_FMA_PAIR(fma_rn_bf16x2, cvt_rn_bf16_f32, baracuda_host::bfloat16_bits_to_float)

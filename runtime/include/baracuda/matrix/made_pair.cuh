@@ -26,8 +26,7 @@ template <typename T> inline T half_of(unsigned pair, int half) {
 }
 template <typename T> inline unsigned fma_pair(unsigned a, unsigned b, unsigned c) {
     float value[2];
-    for (int i = 0; i < 2; ++i)
-        value[i] = float(half_of<T>(a, i)) * float(half_of<T>(b, i)) + float(half_of<T>(c, i));
+    for (int i = 0; i < 2; ++i) value[i] = float(half_of<T>(a, i)) * float(half_of<T>(b, i)) + float(half_of<T>(c, i));
     return pack_halves<T>(value[0], value[1]);
 }
 #else
@@ -58,7 +57,8 @@ template <unsigned MASK, unsigned SET> __device__ __forceinline__ unsigned mask_
 template <typename T> struct MadePair {
     using Code = MadeCode<T>;
     static constexpr float WHOLE = 12582912.0f;  // what is added to it is rounded to a whole number
-    static constexpr float SMALL = 100.0f;  // LARGE and what is added to it, and their difference from a code, are exact
+    static constexpr float SMALL =
+        100.0f;  // LARGE and what is added to it, and their difference from a code, are exact
 
     unsigned selector;
 

@@ -26,7 +26,7 @@ template <typename A> struct SameType<A, A> {
     static constexpr bool VALUE = true;
 };
 
-constexpr int RUN = 32;  // of the depth: words of a pack of 16 bytes
+constexpr int RUN = 32;    // of the depth: words of a pack of 16 bytes
 constexpr int SLAB = 16;   // rows of an instruction
 constexpr int PANEL = 64;  // of the depth: 128 bytes of the left factor
 
@@ -34,9 +34,7 @@ constexpr int PANEL = 64;  // of the depth: 128 bytes of the left factor
 template <class Args, class P> struct MadeLane : PackLane<P> {
     const Args& args;
     long long side, depth;
-    __device__ i64 index(int operand) const {
-        return side * args.stride[operand][1] + depth * args.stride[operand][2];
-    }
+    __device__ i64 index(int operand) const { return side * args.stride[operand][1] + depth * args.stride[operand][2]; }
 };
 
 // How cells read arrays.
@@ -118,8 +116,8 @@ template <class Program> struct RunRows {
     }
 };
 
-// Makes what each run of a block has for each of 16 rows, a pair of its zero point and one of its scale, by a warp: half
-// of the lanes take the first runs, each lane one row.
+// Makes what each run of a block has for each of 16 rows, a pair of its zero point and one of its scale, by a warp:
+// half of the lanes take the first runs, each lane one row.
 template <class Program, int PACKS> struct PairMaker {
     using Args = typename Program::Args;
     using T = typename Program::T;
@@ -128,7 +126,7 @@ template <class Program, int PACKS> struct PairMaker {
     static_assert(PACKS % 2 == 0 && AT_ONCE % PACKS == 0, "lanes know the places of whole blocks");
 
     RunRows<Program> rows;
-    int row, first;              // of the lane's rows and of its runs in a block
+    int row, first;               // of the lane's rows and of its runs in a block
     int zero_place, scale_place;  // of one run of the next AT_ONCE
     unsigned changes, exist;      // of these runs, those that have others than the one before, and those that have some
     T zero[COUNT], scale[COUNT];  // on their way
@@ -273,7 +271,8 @@ template <class Program> struct MadeTile {
 
     __device__ __forceinline__ static int after(int slot) { return slot + 1 == STAGES ? 0 : slot + 1; }
     __device__ __forceinline__ Left left(int slot) const { return {reinterpret_cast<T*>(shared + slot * STAGE)}; }
-    // Where a pack of words is, `beside` rows (a multiple of 8, if any) from one: those of 8 rows lie in different banks.
+    // Where a pack of words is, `beside` rows (a multiple of 8, if any) from one: those of 8 rows lie in different
+    // banks.
     __device__ __forceinline__ unsigned* words(int slot, int row, int pack, int beside = 0) const {
         unsigned* const of_slot = reinterpret_cast<unsigned*>(shared + slot * STAGE + LEFT_BYTES);
         return of_slot + row * WORDS + (pack ^ (row & (SPAN - 1) & 7)) * 4 + beside * WORDS;
@@ -292,7 +291,8 @@ template <class Program> struct MadeLoader : MadeTile<Program> {
     using Tile = MadeTile<Program>;
     using typename Tile::T;
     using Of = Factors<Program>;
-    using Tile::args, Tile::TOKENS, Tile::BLOCK_K, Tile::THREADS, Tile::SIDES, Tile::WORDS, Tile::PACKS, Tile::STAGES, Tile::FULL;
+    using Tile::args, Tile::TOKENS, Tile::BLOCK_K, Tile::THREADS, Tile::SIDES, Tile::WORDS, Tile::PACKS, Tile::STAGES,
+        Tile::FULL;
 
     PackStream<TOKENS, BLOCK_K / 8, THREADS> lefts;
     PackStream<SIDES, PACKS, THREADS> packs;
@@ -301,11 +301,14 @@ template <class Program> struct MadeLoader : MadeTile<Program> {
     int warp;
 
     __device__ __forceinline__ MadeLoader(const Tile& tile, const CodeWords<Program>& codes, int thread)
-        : Tile(tile), lefts((args.*Of::LEFT_ARRAY).data + tile.token * stride()[1], stride()[1],
-                            args.rows - tile.token, args.depth, thread),
+        : Tile(tile),
+          lefts((args.*Of::LEFT_ARRAY).data + tile.token * stride()[1], stride()[1], args.rows - tile.token, args.depth,
+                thread),
           packs(codes.data + tile.side * codes.side_stride, codes.side_stride, args.columns - tile.side, codes.count,
                 thread),
-          codes(codes), maker(args, tile.side + thread / 32 * SLAB), warp(thread / 32) {}
+          codes(codes),
+          maker(args, tile.side + thread / 32 * SLAB),
+          warp(thread / 32) {}
     __device__ __forceinline__ const long long* stride() const { return args.stride[Of::Left::OPERAND]; }
 
     __device__ __forceinline__ auto place_of_left(int slot) const {
@@ -334,7 +337,8 @@ template <class Program> struct MadeLoader : MadeTile<Program> {
         for (int i = threadIdx.x % THREADS; i < TOKENS * BLOCK_K; i += THREADS) {
             const int row = i / BLOCK_K, place = i % BLOCK_K;
             const bool inside = row < args.rows - this->token && place < args.depth - first;
-            *left.at(row + place / PANEL * TOKENS, place % PANEL) = inside ? from[row * stride()[1] + place * stride()[2]] : T{};
+            *left.at(row + place / PANEL * TOKENS, place % PANEL) =
+                inside ? from[row * stride()[1] + place * stride()[2]] : T{};
         }
 #pragma unroll 1
         for (int i = threadIdx.x % THREADS; i < SIDES * WORDS; i += THREADS) {
@@ -422,7 +426,8 @@ template <class Program> struct MadeMultiplier : MadeTile<Program> {
     template <class Make> __device__ __forceinline__ void add(const Left& left, int k, const Make& make) {
         typename Multiply::Right right[WIDE];
 #pragma unroll
-        for (int j = 0; j < WIDE; ++j) right[j] = Multiply::right_transposed(left, k % PANEL, k / PANEL * Tile::TOKENS + 16 * j);
+        for (int j = 0; j < WIDE; ++j)
+            right[j] = Multiply::right_transposed(left, k % PANEL, k / PANEL * Tile::TOKENS + 16 * j);
         const typename Multiply::Left made = make();
 #pragma unroll
         for (int j = 0; j < WIDE; ++j) Multiply::multiply(sum + 2 * j, made, right[j]);
@@ -447,7 +452,8 @@ template <class Program> struct MadeMultiplier : MadeTile<Program> {
                 add_run(left, slot, pack, pairs);
             } else {
 #pragma unroll 1
-                for (int k = pack * RUN; k < pack * RUN + RUN; k += 16) add(left, k, [&] { return compute(begin + k); });
+                for (int k = pack * RUN; k < pack * RUN + RUN; k += 16)
+                    add(left, k, [&] { return compute(begin + k); });
             }
         }
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -9,6 +10,10 @@ import numpy as np
 import pytest
 
 import baracuda.ops as ops
+from baracuda.codegen.emit.generate import texts
+from baracuda.codegen.emit.plan_classes import plan_of, rows_of
+from baracuda.codegen.lower.lower import lower
+from baracuda.codegen.spec.load import load_spec
 from baracuda.generated import Int4LinearDescriptor, Int4LinearPlan
 
 MANY = 70  # rows, for which weights are in memory
@@ -61,7 +66,7 @@ def test_any_strides_give_the_same_bits() -> None:
     codes = rng.integers(-(2**31), 2**31, (36, 40)).astype(np.int32)
     zero, scale = rng.integers(0, 16, (40, 9)).astype(np.float16), rng.normal(size=(40, 9)).astype(np.float16)
     packed = ops.int4_linear(x, np.ascontiguousarray(codes.T), scale, zero, group_size=32)
-    strided = ops.int4_linear(np.asfortranarray(x), codes.T, np.asfortranarray(scale), zero[:, ::-1][:, ::-1], group_size=32)
+    strided = ops.int4_linear(np.asfortranarray(x), codes.T, np.asfortranarray(scale), zero, group_size=32)
     assert np.array_equal(packed.view(np.uint16), strided.view(np.uint16))
 
 
@@ -71,3 +76,71 @@ def test_few_rows_take_no_workspace(rows: int, is_made: bool) -> None:
     plan = Int4LinearPlan.select(problem)
     assert (plan.workspace_bytes == 0) == is_made
     assert len({source.symbol for source in plan.sources()}) == (1 if is_made else 2)
+
+
+LAYER = """\
+op: layer
+doc: A layer with a bias and an activation.
+family: matmul
+descriptor: {tokens: int, width: int, hidden: int, has_bias: bool}
+dims: {t: tokens, j: hidden, i: width, word: "ceil_div(width, 8)", block: "ceil_div(width, 64)"}
+dtypes: [f16]
+inputs:
+  x: {dims: [t, i]}
+  codes: {dims: [j, word], dtype: i32, outside: 0}
+  zero: {dims: [j, block], outside: 0}
+  scale: {dims: [j, block], outside: 0}
+  bias: {dims: [j], optional: has_bias}
+  gain: {dims: []}
+outputs: {y: {dims: [t, j]}, z: {dims: [t, j], dtype: acc}}
+program: |
+  code = codes[j, i // 8] >> 4 * (index(i) % 8) & 15
+  z = sum(x * T((code - zero[j, i // 64]) * scale[j, i // 64]), i) * gain
+  y = relu(z + bias)
+"""
+
+
+def plan_class(folder: Path, text: str = LAYER) -> Any:
+    path = folder / "layer.yaml"
+    path.write_text(text)
+    op = lower(load_spec(path).spec, "layer.yaml")
+    return plan_of(op, rows_of(op, texts([op])["custom/layer.cu"]))
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_an_epilogue_follows(tmp_path: Path, has_bias: bool) -> None:
+    cls, rng, found = plan_class(tmp_path), np.random.default_rng(7), {}
+    of = {"x": rng.normal(size=(MANY, 200)), "zero": rng.integers(0, 16, (24, 4)), "scale": rng.normal(size=(24, 4))}
+    of |= {"bias": rng.normal(size=24), "gain": np.array(0.3)}
+    arrays = {name: array.astype(np.float16) for name, array in of.items() if has_bias or name != "bias"}
+    arrays["codes"] = rng.integers(-(2**31), 2**31, (24, 25)).astype(np.int32)
+    for rows in (9, MANY):
+        plan = cls.select(cls.DESCRIPTOR(tokens=rows, width=200, hidden=24, has_bias=has_bias, element="f16"))
+        assert (plan.workspace_bytes == 0) == (rows == 9)
+        y, z = np.zeros((rows, 24), np.float16), np.zeros((rows, 24), np.float32)
+        given = {**arrays, "x": arrays["x"][:rows], "y": y, "z": z}
+        plan._run(tuple(given.get(name) for name in cls.ARGUMENTS), np.zeros(plan.workspace_bytes, np.uint8), None)
+        found[rows] = y, z
+    for few, many in zip(found[9], found[MANY], strict=True):
+        assert few.any()
+        assert np.array_equal(few, many[:9])
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("& 15", "& 7"),
+        ("4 * (index(i) % 8)", "4 * (index(i) % 4)"),
+        ("codes[j, i // 8]", "codes[j, i // 4]"),
+        ("dtype: i32, outside: 0", "dtype: i32, outside: 1"),
+        ("dtype: i32", "dtype: i64"),
+        ("  scale: {dims: [j, block], outside: 0}", "  scale: {dims: [j, block], dtype: f32, outside: 0}"),
+        ("scale[j, i // 64]", "scale[j, (i + index(j)) // 64]"),
+        ("(code - zero[j, i // 64])", "(code + zero[j, i // 64])"),
+    ],
+)
+def test_other_factors_are_made_before_the_product(tmp_path: Path, before: str, after: str) -> None:
+    assert before in LAYER
+    cls = plan_class(tmp_path, LAYER.replace(before, after))
+    assert len(cls.PASSES) == 2
+    assert len(plan_class(tmp_path).PASSES) == 3

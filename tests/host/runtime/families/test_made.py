@@ -90,7 +90,7 @@ inputs:
   codes: {dims: [j, word], dtype: i32, outside: 0}
   zero: {dims: [j, block], outside: 0}
   scale: {dims: [j, block], outside: 0}
-  bias: {dims: [j], optional: has_bias}
+  bias: {dims: [j], optional: has_bias, default: 0}
   gain: {dims: []}
 outputs: {y: {dims: [t, j]}, z: {dims: [t, j], dtype: acc}}
 program: |

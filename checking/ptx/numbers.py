@@ -78,17 +78,30 @@ def flushed(values: Lanes) -> Lanes:
 
 
 def fma32(a: Lanes, b: Lanes, c: Lanes, mode: str) -> Lanes:
-    """a b + c of floats, rounded once: the sum in double is rounded to odd, so that it can be rounded again."""
+    """a b + c of floats, rounded once."""
+    odd = _odd_fma(a, b, c)
+    near = odd.astype(np.float32)
+    if mode not in ("", "rn"):
+        near = _directed(near, odd, mode)
+    return near
+
+
+def fma16(a: Lanes, b: Lanes, c: Lanes, kind: str) -> Lanes:
+    """a b + c of bits of f16 or bf16, rounded once."""
+    odd = _odd_fma(*(widened(of, kind).astype(np.float32) for of in (a, b, c)))
+    near = _directed(odd.astype(np.float32), odd, "rz")
+    inexact = np.isfinite(odd) & (near.astype(np.float64) != odd)
+    return rounded((near.view(np.uint32) | inexact).view(np.float32).astype(np.float64), kind, "rn")
+
+
+def _odd_fma(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+    """a b + c of floats in double, rounded to odd, so that it can be rounded again."""
     product, addend = a.astype(np.float64) * b.astype(np.float64), c.astype(np.float64)
     total, lost = _two_sum(product, addend)
     bits = total.view(np.int64)
     inexact = np.isfinite(total) & (lost != 0) & (bits & 1 == 0)
     towards = np.where((lost > 0) == (total > 0), 1, -1)
-    odd = np.where(inexact, bits + towards, bits).view(np.float64)
-    near = odd.astype(np.float32)
-    if mode not in ("", "rn"):
-        near = _directed(near, odd, mode)
-    return near
+    return np.where(inexact, bits + towards, bits).view(np.float64)
 
 
 def fma64(a: Lanes, b: Lanes, c: Lanes) -> Lanes:

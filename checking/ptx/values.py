@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .numbers import FORMATS, Lanes, bits_of, flushed, fma32, fma64, rounded, widened
+from .numbers import FORMATS, Lanes, bits_of, flushed, fma16, fma32, fma64, rounded, widened
 
 DTYPES: dict[str, np.dtype[Any]] = {
     **{f"{kind}{8 * size}": np.dtype(f"u{size}") for kind in "bu" for size in (1, 2, 4, 8)},
@@ -138,7 +138,15 @@ def _fma(mods: Mods, kind: str) -> Value:
         return Value(kind, (kind,) * 3, _flushing(mods, lambda a, b, c: fma32(a, b, c, mode)))
     if mode != "rn":
         mods.add(mode)
+    if kind in ("f16x2", "bf16x2"):
+        return Value(kind, (kind,) * 3, lambda *words: _in_pairs(words, lambda a, b, c: fma16(a, b, c, kind[:-2])))
     return Value(kind, (kind,) * 3, fma64)
+
+
+def _in_pairs(words: tuple[Lanes, ...], compute: Callable[..., Lanes]) -> Lanes:
+    """Both halves of words, each computed by itself."""
+    low, high = (compute(*((word >> np.uint32(by)).astype(np.uint16) for word in words)) for by in (0, 16))
+    return low.astype(np.uint32) | high.astype(np.uint32) << np.uint32(16)
 
 
 def _add(mods: Mods, kind: str) -> Value:

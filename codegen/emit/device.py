@@ -299,6 +299,11 @@ def walk_headers(op: MapOp) -> Code:
     return Code("\n".join(lines))
 
 
+def made_of(op: MapOp) -> Code:
+    """Names for what reads the parts of a factor that a product's cells make."""
+    return Code("".join(f"    using {part} = Cells::{name}_slice;\n" for part, name in op.made))
+
+
 def keys(op: MapOp) -> Code:
     """Of a walk that reduces by an index, the array that lists are by."""
     return Code(in_kernel(op.lists[0]))
@@ -343,7 +348,7 @@ def _kinds(context: Context) -> Kinds:
 _FILTERS: tuple[Callable[..., Code | bool], ...] = (
     *(path, has, if_present, and_present, unless_absent, absent, value_type, word, stored_type, dtype),
     *(type_macro, const, struct, operand, operands, operand_type, cuda, start, step, member, read, assignment, part),
-    *(body_doc, body_struct, beside_lane, each, stored_value, outside, term, monoid),
-    *(is_operand, argument, arrays, index_numbers, keys, monoids, placed_value, walk_headers),
+    *(body_doc, body_struct, beside_lane, each, stored_value, still, outside, term, monoid),
+    *(is_operand, argument, arrays, index_numbers, keys, made_of, monoids, placed_value, walk_headers),
 )
 FILTERS = {function.__name__: function for function in _FILTERS}

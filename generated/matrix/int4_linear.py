@@ -60,6 +60,11 @@ class Int4LinearPlan(rt.MatmulPlan[Int4LinearDescriptor]):
             ("x", "w_held"), ("y",), loop=1, factors=("x", "w_held"),
             dims=rt.table(rows="token", columns="col", depth="depth"),
         ),
+        rt.MadePass(
+            ("codes", "scale", "zero", "x"), ("y",), factors=("x", "w_held"),
+            dims=rt.table(rows="token", columns="col", depth="depth"), scalars=("group_size",),
+            placed=rt.table(codes=("word",), scale=("group",), zero=("group",)), indices=("depth",),
+        ),
     )
 
     def run(self, *, x: rt.Array, codes: rt.Array, scale: rt.Array, zero: rt.Array, y: rt.Array,

@@ -6,7 +6,7 @@ from .list.plan import ListPlan
 from .map.geometry import MapDescriptor
 from .map.map_pass import MapPass
 from .map.plan import MapPlan, map_kernels
-from .matmul.matmul_pass import MatmulPass
+from .matmul.matmul_pass import MadePass, MatmulPass
 from .matmul.plan import MatmulPlan
 from .matmul.selection import matmul_kernels
 from .row.geometry import RowDescriptor
@@ -18,6 +18,7 @@ __all__ = [
     "BodySchedule",
     "Box",
     "ListPlan",
+    "MadePass",
     "MapDescriptor",
     "MapPass",
     "MapPlan",

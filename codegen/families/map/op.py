@@ -168,6 +168,7 @@ class MapOp(Op):
     loop: int = 0  # of a pass that runs for each chunk of a dim: with which others
     served: tuple[Name, ...] = ()  # of a pass: the kinds that take it, of an op that has some
     passes: tuple[MapOp, ...] = ()  # in order, of a program that takes several; then the op itself has no bodies
+    made: tuple[tuple[Name, Name], ...] = ()  # of a factor that its cells make: what it is made of -> what reads that
 
     @property
     def layout_names(self) -> tuple[str, ...]:

@@ -27,5 +27,10 @@ def _product(op: MatmulOp) -> dict[str, Any]:
     return found | ({"span": op.span} if op.span else {}) | ({"second": op.second} if op.second else {})
 
 
-def _pass(op: MapOp, of: MapOp) -> rt.MapPass | rt.MatmulPass:
-    return rt.MatmulPass(**arrays(op), **_product(op)) if isinstance(op, MatmulOp) else map_pass(op, of)
+def _pass(op: MapOp, of: MapOp) -> rt.MapPass | rt.MatmulPass | rt.MadePass:
+    if not isinstance(op, MatmulOp):
+        return map_pass(op, of)
+    if not op.made:
+        return rt.MatmulPass(**arrays(op), **_product(op))
+    said = arrays(op) | {"writes": tuple(name for name in arrays(op)["writes"] if name not in op.factors)}
+    return rt.MadePass(**said, **_product(op), placed=dict(op.placed), indices=op.indices)

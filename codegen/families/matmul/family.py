@@ -152,7 +152,7 @@ FAMILY = MatmulFamily(
     plan=MatmulPlan,
     table=matmul_kernels,
     declares=declares,
-    declarations={"MapPass": frozenset(), "MatmulPass": frozenset()},
+    declarations={"MapPass": frozenset(), "MatmulPass": frozenset(), "MadePass": frozenset()},
     descriptor=MapDescriptor,
     formulas=frozenset({"_dims", "_chunks"}),
 )

@@ -11,6 +11,7 @@ from ..map.lower import Lowering, lower_walks
 from ..map.op import Body, MapOp
 from ..map.passes import Pass
 from ..map.spec import MapSpec
+from .made import fused, made
 from .op import MatmulOp
 from .passes import passes
 from .product import Product
@@ -27,7 +28,12 @@ def lower_matmul(spec: MapSpec, spec_path: str) -> MatmulOp:
     dims = tuple(dict.fromkeys(dim for of in (op, *op.passes) for dim in of.dims))  # those of parts are of some
     op = replace(op, dims=dims)
     chunks = tuple((Name(dim), read_condition(of, spec.descriptor)) for dim, of in spec.chunks.items())
-    return _of_product(op, None, chunks)
+    whole = _of_product(op, None, chunks)
+    if spec.kinds or not (roles := made(spec, passes(spec))):
+        return whole
+    factor, product = whole.passes
+    assert isinstance(product, MatmulOp)
+    return replace(whole, passes=(factor, product, replace(fused(factor, product, roles), number=3)))
 
 
 def _lowered(op: MapOp, of: Pass) -> MapOp:

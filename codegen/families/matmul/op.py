@@ -44,8 +44,9 @@ class MatmulOp(MapOp):
 
     @property
     def bodies(self) -> tuple[Body, ...]:
+        made = (self.cells,) if self.made else ()
         weights = (replace(self.terms, name=Name("weights")),) if self.weights else ()
-        return (*weights, *self.sinks, self.epilogue)
+        return (*made, *weights, *self.sinks, self.epilogue)
 
     @property
     def phases(self) -> Code:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import product
 from typing import Any, TypeVar
@@ -22,7 +22,8 @@ from ..kernel_source import kernel_source
 from ..map.geometry import IndexSpace, MapDescriptor
 from ..map.passed import DeclaredPass, PassedPlan
 from ..map.plan import MapPlan
-from .matmul_pass import MatmulPass
+from .made import MadePlan
+from .matmul_pass import MadePass, MatmulPass
 from .schedules import FLOATS_OF_A_BYTE, PANEL, PORTABLE, Sizes, copying, shared_bytes
 from .selection import MatmulSelection
 from .variants import LAYOUTS, Layout, Variant, whole
@@ -59,7 +60,17 @@ class MatmulPlan(MatmulSelection[M]):
     @classmethod
     def base_of(cls, declared: DeclaredPass) -> type[PassedPlan[Any]]:
         """What the plan of a pass derives from: that of a product, or of a map."""
+        if isinstance(declared, MadePass):
+            return MadePlan
         return MatmulPlan if isinstance(declared, MatmulPass) else MapPlan
+
+    @classmethod
+    def _pass_plans(cls, descriptor: M) -> Sequence[type[PassedPlan[Any]]]:
+        """The passes of a problem, or the one that stands in for all of them."""
+        plans = super()._pass_plans(descriptor)
+        made = [of for of in plans if issubclass(of, MadePlan)]
+        serving = [of for of in made if of.serves(descriptor)]
+        return serving or [of for of in plans if of not in made]
 
     @cached_property
     def _sizes(self) -> Sizes:

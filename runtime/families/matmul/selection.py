@@ -102,8 +102,8 @@ class MatmulSelection(PassedPlan[M]):
     def multiplied(cls, element: ElementKind) -> tuple[ElementKind, ...]:
         """The types that factors may have, all of one kind; of several passes, those of all products."""
         products = [of for of in cls.PASS_PLANS if issubclass(of, MatmulSelection)] if cls.PASS_PLANS else [cls]
-        found = [of.ARGUMENTS[name].elements(element) for of in products for name in of.multiplicands()]
-        return tuple(dict.fromkeys(kind for kinds in found for kind in kinds))
+        of = [cls_.ARGUMENTS[name] for cls_ in products for name in cls_.multiplicands() if name in cls_.ARGUMENTS]
+        return tuple(dict.fromkeys(kind for argument in of for kind in argument.elements(element)))
 
     @classmethod
     def math_of(cls, element: ElementKind, arch: str) -> str:

@@ -81,6 +81,30 @@ BARACUDA_PTX_PAIR(cvt_rz_f16x2_f32, cvt_rz_f16_f32)
 BARACUDA_PTX_PAIR(cvt_rn_bf16x2_f32, cvt_rn_bf16_f32)
 BARACUDA_PTX_PAIR(cvt_rz_bf16x2_f32, cvt_rz_bf16_f32)
 #undef BARACUDA_PTX_PAIR
+// a * b + c with one rounding: to odd in double and float, which have twice the bits, then to the nearest half.
+static inline float odd_fma(float a, float b, float c) {
+  const double product = static_cast<double>(a) * b, sum = product + c, part = sum - product;
+  const double error = (product - (sum - part)) + (c - part);
+  double odd = sum;
+  if (error != 0 && !(__double_as_longlong(sum) & 1))
+    odd = __longlong_as_double(__double_as_longlong(sum) + ((error > 0) == (sum > 0) ? 1 : -1));
+  float to = static_cast<float>(odd);
+  if (to == odd || to - to != 0 || odd != odd) return to;
+  if (fabs(static_cast<double>(to)) > fabs(odd)) to = __uint_as_float(__float_as_uint(to) - 1);
+  return __uint_as_float(__float_as_uint(to) | 1);
+}
+#define BARACUDA_PTX_FMA_PAIR(opcode, each, value)                             \
+  static inline void opcode(u32& to, u32 a, u32 b, u32 c) {                    \
+    u16 halves[2];                                                             \
+    for (int i = 0; i < 2; i++) {                                              \
+      const u16 of[] = {u16(a >> 16 * i), u16(b >> 16 * i), u16(c >> 16 * i)}; \
+      each(halves[i], odd_fma(value(of[0]), value(of[1]), value(of[2])));      \
+    }                                                                          \
+    to = halves[0] | static_cast<u32>(halves[1]) << 16;                        \
+  }
+BARACUDA_PTX_FMA_PAIR(fma_rn_f16x2, cvt_rn_f16_f32, baracuda_host::half_bits_to_float)
+BARACUDA_PTX_FMA_PAIR(fma_rn_bf16x2, cvt_rn_bf16_f32, baracuda_host::bfloat16_bits_to_float)
+#undef BARACUDA_PTX_FMA_PAIR
 static inline void cvt_rna_tf32_f32(u32& to, float x) { to = baracuda_host::cvt_rna_tf32_f32(x); }
 // An 8-bit float of so many bits of significand; what is too large becomes the largest number.
 template <int significand, int bias, u32 largest>
@@ -121,6 +145,13 @@ static inline void rcp_approx_ftz_f32(float& to, float x) { to = flushed(1 / flu
 static inline void mul_wide_u32(u64& to, u32 a, u32 b) { to = u64(a) * b; }
 static inline void setp_eq_b32(bool& to, u32 a, u32 b) { to = a == b; }
 static inline void setp_ne_b32(bool& to, u32 a, u32 b) { to = a != b; }
+// Bit i of the table is the answer to bits of a, b and c that are those of i.
+static inline void lop3_b32(u32& to, u32 a, u32 b, u32 c, u32 table) {
+  u32 found = 0;
+  for (u32 i = 0; i < 8; i++)
+    if (table >> i & 1) found |= (i & 4 ? a : ~a) & (i & 2 ? b : ~b) & (i & 1 ? c : ~c);
+  to = found;
+}
 static inline void selp_u32(u32& to, u32 a, u32 b, bool which) { to = which ? a : b; }
 
 // Memory.

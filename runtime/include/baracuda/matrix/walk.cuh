@@ -259,7 +259,9 @@ constexpr int FRAGMENT_REGISTERS = decltype(registers_of(*static_cast<typename P
 }  // namespace baracuda
 
 #include <baracuda/matrix/sinks.cuh>
-#if BARACUDA_PACK
+#ifdef BARACUDA_MADE
+#include <baracuda/matrix/product_made.cuh>
+#elif BARACUDA_PACK
 #include <baracuda/matrix/product_pack.cuh>
 #elif BARACUDA_TMA || defined(BARACUDA_COPIED)
 #include <baracuda/matrix/product_sm90.cuh>

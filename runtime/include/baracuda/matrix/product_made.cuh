@@ -44,8 +44,8 @@ template <class Args, class P> struct MadeRead {
     template <typename T> __device__ void operator()(Pack<T, 1> (&pack)[1], const T* data, int operand) const {
         pack[0].lane[0] = data[offset(operand)];
     }
-    template <typename V, class A, class Axes, typename Outside, class Still, class F>
-    __device__ void at(Pack<V, 1> (&pack)[1], const A& array, const Axes& axes, Outside outside, Still,
+    template <class Still, typename V, class A, class Axes, typename Outside, class F>
+    __device__ void at(Pack<V, 1> (&pack)[1], const A& array, const Axes& axes, Outside outside,
                        const F& place_of) const {
         PlaceOf<Axes> place;
         place_of(place.of, lane);
@@ -87,8 +87,8 @@ template <class Program> struct RunPlaces {
         long long depth;
         __device__ i64 index(int) const { return depth; }
     };
-    template <class V, class Read, class A, class Axes, typename Outside, class Still, class F>
-    __device__ void place(const Read&, V, const A&, const Axes& axes, Outside, Still, const F& place_of) {
+    template <class V, class Read, class A, class Axes, typename Outside, class F>
+    __device__ void place(const Read&, V, const A&, const Axes& axes, Outside, const F& place_of) {
         if constexpr (SameType<V, typename Program::Zero>::VALUE) zero = one(axes, place_of);
         if constexpr (SameType<V, typename Program::Scale>::VALUE) scale = one(axes, place_of);
     }
@@ -107,8 +107,8 @@ template <class Program> struct RunRows {
     const T *zero, *scale;
     long long zero_stride, scale_stride;
 
-    template <class V, class Read, class A, class Axes, typename Outside, class Still, class F>
-    __device__ void place(const Read& args, V, const A& array, const Axes& axes, Outside, Still, const F&) {
+    template <class V, class Read, class A, class Axes, typename Outside, class F>
+    __device__ void place(const Read& args, V, const A& array, const Axes& axes, Outside, const F&) {
         if constexpr (SameType<V, typename Program::Zero>::VALUE)
             zero = array.data + side * args.stride[A::OPERAND][1], zero_stride = axes.stride[0];
         if constexpr (SameType<V, typename Program::Scale>::VALUE)
@@ -194,8 +194,8 @@ template <class Program> struct CodeWords {
     const unsigned* data;
     long long side_stride, stride, count;
 
-    template <class V, class Read, class A, class Axes, typename Outside, class Still, class F>
-    __device__ void place(const Read& args, V, const A& array, const Axes& axes, Outside, Still, const F&) {
+    template <class V, class Read, class A, class Axes, typename Outside, class F>
+    __device__ void place(const Read& args, V, const A& array, const Axes& axes, Outside, const F&) {
         if constexpr (SameType<V, typename Program::Codes>::VALUE) {
             data = reinterpret_cast<const unsigned*>(array.data);
             side_stride = args.stride[A::OPERAND][1], stride = axes.stride[0], count = axes.extent[0];

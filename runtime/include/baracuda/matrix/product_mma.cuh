@@ -55,7 +55,7 @@ template <class Program> struct ProductTile {
     static constexpr int BLOCK_M = Schedule::BLOCK_M, BLOCK_N = Schedule::BLOCK_N, BLOCK_K = Schedule::BLOCK_K;
     static constexpr int STAGES = Schedule::STAGES, THREADS = Schedule::THREADS, ACROSS = Schedule::ACROSS;
     using Multiply = typename MmaOf<T, OfRight, !LEFT_SIDE>::type;
-    using Number = typename Multiply::Number;  // that sums are
+    using Number = typename Multiply::Number;          // that sums are
     static constexpr int BESIDE = BLOCK_N / PRODUCTS;  // columns of the result that a tile has
     using Left = Factor<T, LEFT_SIDE, BLOCK_M, BLOCK_K>;
     using Right = Factor<OfRight, RIGHT_SIDE, BESIDE, BLOCK_K>;
@@ -239,7 +239,7 @@ template <class Program> struct ProductTile {
     template <class Cells>
     __device__ __forceinline__ void reduce(const Number (&parts)[WIDE][8], const Cells (&cells)[WIDE],
                                            const Args& args) const {
-        static_assert(COLUMNS * 2 == PART && ACROSS % 2 == 0, "a warp has the half of a part");
+        static_assert(Program::SINKS == 0 || (COLUMNS * 2 == PART && ACROSS % 2 == 0), "a warp has the half of a part");
         RowSums<Program> reduced;
         reduce_phase<1>(reduced, parts, cells, args);
         if constexpr (Program::SINKS > 1) reduce_phase<2>(reduced, parts, cells, args);

@@ -47,7 +47,7 @@ struct ProductShape {
     static constexpr int CONSUMERS = Schedule::THREADS / 128 - 1, SHARING = ALTERNATE ? 1 : CONSUMERS;
     static constexpr int ROWS = BLOCK_M / SHARING;
     static constexpr int OF_A = SWAPPED ? PRODUCTS : 1, OF_B = PRODUCTS / OF_A;  // factors in the place of a and of b
-    static constexpr int STEPS = OF_A * ROWS / 64, WIDE = BLOCK_N / OF_B;  // of the instruction, of a sum's tile
+    static constexpr int STEPS = OF_A * ROWS / 64, WIDE = BLOCK_N / OF_B;        // of the instruction, of a sum's tile
     static_assert(!ALTERNATE || CONSUMERS == 2, "two warpgroups take turns");
     // Whether the sides of a factor are contiguous, not the depth.
     static constexpr bool A_SIDE = SWAPPED ? RIGHT_SIDE : LEFT_SIDE, B_SIDE = SWAPPED ? LEFT_SIDE : RIGHT_SIDE;
@@ -62,7 +62,7 @@ struct ProductShape {
     static constexpr unsigned PANEL = 64 * 128;  // bytes of one whose sides are contiguous, and of results
     static constexpr unsigned A = OF_A * BLOCK_M * 128, B = (B_SIDE ? (BLOCK_N + 63) / 64 * 64 : BLOCK_N) * 128;
     static constexpr unsigned STAGE = A + panels_of(B), USUAL_STAGE = A / OF_A + panels_of(BLOCK_N * 128);
-    static constexpr int STAGES = Schedule::STAGES * USUAL_STAGE / STAGE;  // fewer of larger stages
+    static constexpr int STAGES = Schedule::STAGES * USUAL_STAGE / STAGE;             // fewer of larger stages
     static constexpr unsigned RESULT = SWAPPED ? BLOCK_N * 128 : PANEL, RESULTS = 2;  // of each consumer
     static constexpr unsigned RESULTS_AT = Schedule::STAGES * USUAL_STAGE;
     static constexpr unsigned BARRIERS = RESULTS_AT + CONSUMERS * RESULTS * RESULT,
@@ -347,7 +347,8 @@ private:
     template <bool WHOLE, typename Sum>
     __device__ __forceinline__ static void sinks(const Sum* sum, int row, int column, const ProductTiles<Program>& tile,
                                                  const Args& args) {
-        static_assert(!Shape::SWAPPED && PRODUCTS == 1, "a thread has columns of few rows, of one product");
+        constexpr bool HAS_ROWS = !Shape::SWAPPED && PRODUCTS == 1;
+        static_assert(Program::SINKS == 0 || HAS_ROWS, "a thread has columns of few rows, of one product");
         Sum parts[2][2][8];
         FragmentCells<Shape::SWAPPED, WHOLE> cells[2][2];
 #pragma unroll
@@ -492,7 +493,7 @@ template <class Program> struct ProductConsumer {
         FACTOR_BYTES == 1 && Sum(0.5f) != 0;  // of a stage each, of which a sum keeps 14 bits
     static constexpr unsigned A_16 = Shape::A_SIDE ? 16 * 128 : 32, B_16 = Shape::B_SIDE ? 16 * 128 : 32;
     static constexpr unsigned ORDER = 1 + Shape::CONSUMERS;  // the named barriers by which warpgroups alternate
-    static constexpr int ROWS_64 = Shape::ROWS / 64;  // of one product
+    static constexpr int ROWS_64 = Shape::ROWS / 64;         // of one product
     using Sums = Sum[Shape::STEPS][Product::REGISTERS];
 
     const ProductShared& shared;
@@ -535,8 +536,8 @@ template <class Program> struct ProductConsumer {
 #pragma unroll
             for (int s = 0; s < Shape::STEPS; ++s) {
                 const unsigned at = s / ROWS_64 * (Shape::BLOCK_M * 128) + s % ROWS_64 * Shape::PANEL;
-                Product::template shared<Shape::B_SIDE, Shape::A_SIDE>(sum[s], a + (at + step * A_16),
-                                                                       b + step * B_16, fresh && step == 0);
+                Product::template shared<Shape::B_SIDE, Shape::A_SIDE>(sum[s], a + (at + step * A_16), b + step * B_16,
+                                                                       fresh && step == 0);
             }
         wgmma_commit();
     }

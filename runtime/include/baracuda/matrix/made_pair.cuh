@@ -1,5 +1,5 @@
-// Pairs of `T((code - zero) * scale)`, of codes of four bits, in the arithmetic of T: where the difference is exact,
-// which it is for small whole zero points, the one rounding is that of the product, as if it were computed in float.
+// Pairs of `T((code - zero) * scale)`, of codes of four bits. In the arithmetic of T where the difference is exact,
+// which it is for small whole zero points: the one rounding is that of the product, as if it were computed in float.
 #pragma once
 
 #include <baracuda/math.cuh>
@@ -10,11 +10,11 @@ namespace baracuda {
 template <typename T> struct MadeCode;
 template <> struct MadeCode<f16> {
     static constexpr float LARGE = 1024.0f;
-    static constexpr unsigned LARGE_PAIR = 0x64006400u, ONE_PAIR = 0x3c003c00u;
+    static constexpr unsigned LARGE_PAIR = 0x64006400u, ONE_PAIR = 0x3c003c00u, MINUS = 0x80008000u;
 };
 template <> struct MadeCode<bf16> {
     static constexpr float LARGE = 128.0f;
-    static constexpr unsigned LARGE_PAIR = 0x43004300u, ONE_PAIR = 0x3f803f80u;
+    static constexpr unsigned LARGE_PAIR = 0x43004300u, ONE_PAIR = 0x3f803f80u, MINUS = 0x80008000u;
 };
 
 // a * b + c of both halves, each rounded once. On the host the product and the sum must be exact, but for one of them.
@@ -62,7 +62,7 @@ template <typename T> struct MadePair {
 
     unsigned selector;
 
-    // Makes pairs of a byte of each word.
+    // Makes pairs of a byte of each word, whose upper half is zero.
     __device__ __forceinline__ explicit MadePair(int byte) : selector(unsigned(byte) | 0x4440u) {}
 
     __device__ __forceinline__ static bool is_exact(T zero) {
@@ -70,13 +70,27 @@ template <typename T> struct MadePair {
         return bool(math::abs(value) <= SMALL) & bool(value + WHOLE - WHOLE == value);
     }
     __device__ __forceinline__ static unsigned of(T value) { return value.bits * 0x10001u; }
-    // -(LARGE + zero)
-    __device__ __forceinline__ static unsigned of_zero(T zero) { return of(T(-Code::LARGE - float(zero))); }
+    // -(LARGE + zero), of a pair that is exact.
+    __device__ __forceinline__ static unsigned offset(unsigned zero) {
+        return fma_pair<T>(zero, Code::ONE_PAIR | Code::MINUS, Code::LARGE_PAIR | Code::MINUS);
+    }
     // Of the two codes of the byte, the second of which is moved to the other half.
-    __device__ __forceinline__ unsigned of_codes(unsigned word, unsigned zero, unsigned scale) const {
+    __device__ __forceinline__ unsigned of_codes(unsigned word, unsigned offset, unsigned scale) const {
         const unsigned byte = __byte_perm(word, 0, selector);
         const unsigned large = mask_and_set<0x000f000fu, Code::LARGE_PAIR>(byte * 0x1001u);
-        return fma_pair<T>(fma_pair<T>(large, Code::ONE_PAIR, zero), scale, 0x80008000u);
+        return fma_pair<T>(fma_pair<T>(large, Code::ONE_PAIR, offset), scale, Code::MINUS);
+    }
+    // Of any zero point, in float.
+    __device__ __forceinline__ unsigned of_codes(unsigned word, float zero, float scale) const {
+        const unsigned byte = __byte_perm(word, 0, selector);
+        const float first = (float_of(byte & 15) - zero) * scale, second = (float_of(byte >> 4) - zero) * scale;
+        return pack_halves<T>(first, second);
+    }
+    __device__ __forceinline__ static float float_of(unsigned code) {
+        return __uint_as_float(0x4b000000u | code) - 8388608.0f;
+    }
+    __device__ __forceinline__ static float first_of(unsigned pair) {
+        return float(__builtin_bit_cast(T, (unsigned short)pair));
     }
 };
 

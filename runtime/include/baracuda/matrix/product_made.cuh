@@ -164,27 +164,32 @@ template <class Program, int PACKS> struct PairMaker {
             }
         }
     }
-    // Stores what was loaded: pairs[run][row], and which runs have pairs in all rows.
-    __device__ __forceinline__ void store(unsigned* pairs, unsigned* fast) const {
+    // Stores what was loaded: pairs[run][row], and which runs have exact ones in all rows, and any at all.
+    __device__ __forceinline__ void store(unsigned* pairs, unsigned* fast, unsigned* some) const {
         u64 pair = 0;
         bool exact = false;
         unsigned own = 0;
+        const unsigned has_some = in_all_rows(known & ((1u << COUNT) - 1));
 #pragma unroll
         for (int i = 0; i < COUNT; ++i) {
             if (changed >> i & 1) {
                 exact = bool(known >> i & 1) & Pairs::is_exact(zero[i]);
-                pair = Pairs::of_zero(zero[i]) | u64(Pairs::of(scale[i])) << 32;
+                pair = Pairs::of(zero[i]) | u64(Pairs::of(scale[i])) << 32;
             }
             own |= unsigned(exact) << i;
             reinterpret_cast<u64*>(pairs)[(first + i) * SLAB + row] = pair;
         }
+        const unsigned are_exact = in_all_rows(own);
+        if (lane() == 0) *fast = are_exact, *some = has_some;
+    }
+    // Of all runs, those whose bit is set in each lane that has them.
+    __device__ __forceinline__ unsigned in_all_rows(unsigned own) const {
         unsigned all = ALL_PACKS;
-        if (__any_sync(ALL_LANES, own != (1u << COUNT) - 1)) {
+        if (!__any_sync(ALL_LANES, own != (1u << COUNT) - 1)) return all;
 #pragma unroll 1
-            for (int i = 0; i < PACKS; ++i)
-                if (!__all_sync(ALL_LANES, i / COUNT * COUNT != first || (own >> i % COUNT & 1))) all &= ~(1u << i);
-        }
-        if (lane() == 0) *fast = all;
+        for (int i = 0; i < PACKS; ++i)
+            if (!__all_sync(ALL_LANES, i / COUNT * COUNT != first || (own >> i % COUNT & 1))) all &= ~(1u << i);
+        return all;
     }
     static constexpr unsigned ALL_PACKS = PACKS == 32 ? ~0u : (1u << PACKS % 32) - 1;
 };
@@ -277,13 +282,15 @@ template <class Program> struct MadeTile {
         unsigned* const of_slot = reinterpret_cast<unsigned*>(shared + slot * STAGE + LEFT_BYTES);
         return of_slot + row * WORDS + (pack ^ (row & (SPAN - 1) & 7)) * 4 + beside * WORDS;
     }
-    // Of one warp, pairs of its runs and rows, and the runs that have some.
+    // Of one warp, pairs of its runs and rows, the runs that have exact ones, and those that have some.
     __device__ __forceinline__ unsigned* pairs(int slot, int warp) const {
         return fast(slot, 32) + warp * PACKS * SLAB * 2;
     }
     __device__ __forceinline__ unsigned* fast(int slot, int warp) const {
         return reinterpret_cast<unsigned*>(shared + slot * STAGE + LEFT_BYTES + WORD_BYTES) + warp;
     }
+    __device__ __forceinline__ unsigned* some(int slot, int warp) const { return fast(slot, 16 + warp); }
+    static_assert(THREADS / 32 <= 16, "32 words are of all warps");
     __device__ __forceinline__ int blocks() const { return int((args.depth + BLOCK_K - 1) / BLOCK_K); }
 };
 
@@ -354,7 +361,8 @@ template <class Program> struct MadeLoader : MadeTile<Program> {
     __device__ __forceinline__ void next(int block, int blocks, int& slot) {
         const int before = slot;
         slot = Tile::after(slot);
-        if (block > 0 && block <= blocks) maker.store(this->pairs(before, warp), this->fast(before, warp));
+        if (block > 0 && block <= blocks)
+            maker.store(this->pairs(before, warp), this->fast(before, warp), this->some(before, warp));
         if (block < blocks) {
             load(block, slot);
             maker.load(args, block);
@@ -396,9 +404,11 @@ template <class Program> struct MadeMultiplier : MadeTile<Program> {
         for (int j = 0; j < 2 * WIDE; ++j) sum[j] = {};
     }
 
-    // The part of an operand that a lane makes of its words in 16 of the depth.
+    // The part of an operand that a lane makes of its words in 16 of the depth, with an offset or zero point and a
+    // scale for each of two rows.
+    template <typename V>
     __device__ __forceinline__ typename Multiply::Left make(const Pack<unsigned, 4> (&words)[2],
-                                                            const Pack<unsigned, 2> (&of)[2], int half,
+                                                            const Pack<V, 2> (&of)[2], int half,
                                                             const Pairs& pairs) const {
         typename Multiply::Left made;
 #pragma unroll
@@ -432,6 +442,7 @@ template <class Program> struct MadeMultiplier : MadeTile<Program> {
 #pragma unroll
         for (int j = 0; j < WIDE; ++j) Multiply::multiply(sum + 2 * j, made, right[j]);
     }
+    template <bool EXACT>
     __device__ __forceinline__ void add_run(const Left& left, int slot, int pack, const Pairs& pairs) {
         const unsigned* const from = this->words(slot, warp * SLAB + MmaLane::row(0), pack);
         const unsigned* const of_run = this->pairs(slot, warp) + (pack * SLAB + MmaLane::row(0)) * 2;
@@ -439,17 +450,29 @@ template <class Program> struct MadeMultiplier : MadeTile<Program> {
         Pack<unsigned, 2> of[2];
 #pragma unroll
         for (int i = 0; i < 2; ++i) words[i].load(from + 8 * i * Tile::WORDS), of[i].load(of_run + 16 * i);
+        Pack<float, 2> floats[2];
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            if (EXACT) of[i].lane[0] = Pairs::offset(of[i].lane[0]);
+            else floats[i] = {Pairs::first_of(of[i].lane[0]), Pairs::first_of(of[i].lane[1])};
+        }
 #pragma unroll
         for (int half = 0; half < 2; ++half)
-            add(left, pack * RUN + 16 * half, [&] { return make(words, of, half, pairs); });
+            add(left, pack * RUN + 16 * half, [&] {
+                if constexpr (EXACT) return make(words, of, half, pairs);
+                else return make(words, floats, half, pairs);
+            });
     }
-    // A block in which some runs have no pairs, or of which some lies beyond the depth.
+    // A block in which some runs have no exact pairs, or of which some lies beyond the depth.
     __device__ __forceinline__ void add_each(const Left& left, int block, int slot, unsigned fast, const Pairs& pairs) {
         const long long begin = (long long)block * Tile::BLOCK_K;
+        const unsigned some = *this->some(slot, warp);
 #pragma unroll 1
         for (int pack = 0; pack < PACKS && begin + pack * RUN < args.depth; ++pack) {
             if (fast >> pack & 1) {
-                add_run(left, slot, pack, pairs);
+                add_run<true>(left, slot, pack, pairs);
+            } else if (some >> pack & 1) {
+                add_run<false>(left, slot, pack, pairs);
             } else {
 #pragma unroll 1
                 for (int k = pack * RUN; k < pack * RUN + RUN; k += 16)
@@ -470,7 +493,7 @@ template <class Program> struct MadeMultiplier : MadeTile<Program> {
             const unsigned fast = *this->fast(slot, warp);
             if (fast == PairMaker<Program, PACKS>::ALL_PACKS) {
 #pragma unroll
-                for (int pack = 0; pack < PACKS; ++pack) add_run(left, slot, pack, pairs);
+                for (int pack = 0; pack < PACKS; ++pack) add_run<true>(left, slot, pack, pairs);
             } else {
                 add_each(left, block, slot, fast, pairs);
             }

@@ -100,16 +100,16 @@ def test_rows_have_one_order_of_sums_in_any_batch() -> None:
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 def test_chunks_bound_the_workspace(arch: str) -> None:
-    """Of 4096 tokens and 128256 classes, a quarter of the logits in bf16 at most; half the chunk, half of that."""
+    """Of 4096 tokens and 128256 classes, a thirtieth of the logits in bf16 at most; half the chunk, half of that."""
     sizes = {"tokens": 4096, "features": 4096, "classes": 128256, "element": "bf16"}
     archs, logits = rt.PlanPreference(archs=frozenset({arch})), 4096 * 128256 * 2
     forward = {
         chunk: LinearCrossEntropyPlan.select(LinearCrossEntropyDescriptor(**sizes, chunk=chunk), archs).workspace_bytes
         for chunk in (512, 256, 4096)
     }
-    assert 0.24 * logits < forward[512] < 0.26 * logits
-    assert 0.12 * logits < forward[256] < 0.13 * logits
-    assert forward[4096] > 2 * logits  # in f32
+    assert 0.03 * logits < forward[512] < 0.033 * logits
+    assert 0.015 * logits < forward[256] < 0.017 * logits
+    assert 0.12 * logits < forward[4096] < 0.13 * logits  # four numbers in f32 of 64 classes
     backward = LinearCrossEntropyBackwardPlan.select(LinearCrossEntropyBackwardDescriptor(**sizes), archs)
     sums = 4096 * 4096 * 4  # of dx, in f32
     assert backward.workspace_bytes - sums < 0.035 * logits

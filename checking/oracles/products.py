@@ -64,6 +64,33 @@ def _scaled(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, A
         return {"y": (left @ right.T) * np.multiply.outer(of_rows, of_columns) + arrays.get("bias", 0.0)}
 
 
+def _in_blocks(left: Any, right: Any, of_rows: Any, of_blocks: Any) -> Any:
+    """Products of 128 of the depth each, with their scales of rows and of 128 columns."""
+    y = np.zeros((len(left), len(right)))
+    for part in range(of_rows.shape[1]):
+        place = slice(128 * part, 128 * (part + 1))
+        of_columns = np.repeat(of_blocks[:, part], 128)[: len(right)]
+        y += (
+            left[:, place].astype(float)
+            @ right[:, place].astype(float).T
+            * np.multiply.outer(of_rows[:, part], of_columns)
+        )
+    return y
+
+
+def _blocks(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
+    return {"y": _in_blocks(*(arrays[name] for name in ("a", "b", "scale_a", "scale_b")))}
+
+
+def _grouped_blocks(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
+    y, begin = np.zeros((fields["tokens"], fields["out_features"])), 0
+    for matrix, scale, end in zip(arrays["w"], arrays["scale_w"], arrays["ends"], strict=True):
+        end = max(begin, min(int(end), fields["tokens"]))
+        y[begin:end] = _in_blocks(arrays["x"][begin:end], matrix, arrays["scale_x"][begin:end], scale)
+        begin = end
+    return {"y": y}
+
+
 def _whole(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
     return {"y": arrays["a"].astype(np.int64) @ arrays["b"].astype(np.int64)}
 
@@ -83,6 +110,8 @@ PRODUCTS: Mapping[str, Callable[..., dict[str, Any]]] = {
     "torch._grouped_mm": _grouped,
     "torch._grouped_mm of two": _swiglu,
     "deep_gemm.m_grouped_gemm_masked": _masked,
+    "deep_gemm.fp8_gemm_nt": _blocks,
+    "deep_gemm.m_grouped_fp8_gemm_nt_contiguous": _grouped_blocks,
     "numpy.int64": _whole,
     "numpy.multiply.outer": _scaled,
 }

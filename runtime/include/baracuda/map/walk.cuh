@@ -408,14 +408,16 @@ template <class Program> __device__ constexpr int blocks_of_sums(int operands) {
     if (LAYOUT != Layout::PACKED) return 1;
     return wide || operands >= MANY_OPERANDS ? 2 : STORES<typename Program::Terms> ? 3 : 4;
 }
+template <class Program> __device__ constexpr bool sums_gathered_packs() {
+    if constexpr (WALK == Walk::COLUMNS) return names_packs<Program>();
+    else return false;
+}
 template <class Program> __device__ constexpr int blocks_per_sm() {
     constexpr int OPERANDS = Program::Args::OPERANDS - count_splat();
     constexpr bool STORED = WALK == Walk::CELLS || WALK == Walk::COPIES;
     if (BARACUDA_WIDE || WALK == Walk::ORDER) return 1;
     if (WALK == Walk::LISTS) return LAYOUT == Layout::PACKED ? 4 : 3;
-    if constexpr (WALK == Walk::COLUMNS) {
-        if (names_packs<Program>()) return 2;
-    }
+    if (sums_gathered_packs<Program>()) return 2;
     if (Program::PLACED) return !STORED ? 1 : LAYOUT == Layout::PACKED ? 4 : 3;
     // Measured: f64 4131 GB/s with 6 blocks, 3934 with 8; bf16 3379 and 3550.
     if (WALK == Walk::SINGLES) return sizeof(Element) > 4 ? 6 : 8;

@@ -11,6 +11,14 @@ namespace baracuda {
 
 template <class Program> __device__ constexpr int blocks_per_sm() { return 1; }
 
+// The factor that is copied.
+template <class Program> __device__ __forceinline__ auto copied_factor(const typename Program::Args& args) {
+    using Of = Factors<Program>;
+    if constexpr (BARACUDA_PACK == 1) return (args.*Of::LEFT_ARRAY).data;
+    else if constexpr (BARACUDA_PACK == 3) return (args.*Of::SECOND_ARRAY).data;
+    else return (args.*Of::RIGHT_ARRAY).data;
+}
+
 template <class Program> __device__ __forceinline__ void walk(const typename Program::Args& args) {
     using Of = Factors<Program>;
     constexpr bool LEFT = BARACUDA_PACK == 1;
@@ -20,10 +28,7 @@ template <class Program> __device__ __forceinline__ void walk(const typename Pro
     T* const own = reinterpret_cast<T*>(shared[threadIdx.x / WARP]);
     T* to = nullptr;
     args.parts.each([&](auto* memory) { to = reinterpret_cast<T*>(memory); }, args.parts);
-    const T* from;
-    if constexpr (LEFT) from = (args.*Of::LEFT_ARRAY).data;
-    else if constexpr (BARACUDA_PACK == 3) from = (args.*Of::SECOND_ARRAY).data;
-    else from = (args.*Of::RIGHT_ARRAY).data;
+    const T* const from = copied_factor<Program>(args);
     constexpr int RIGHT = BARACUDA_PACK == 3 ? Of::Second::OPERAND : Of::Right::OPERAND;
     const long long* const stride = args.stride[LEFT ? Of::Left::OPERAND : RIGHT];
     constexpr int OUTER = BARACUDA_PACK_SIDE ? 2 : 1, INNER = BARACUDA_PACK_SIDE ? 1 : 2;

@@ -206,63 +206,86 @@ __device__ __forceinline__ void each_panel(unsigned to, int side, int k, const L
     for (int i = 0; i < PANELS; ++i) load(to + i * ProductShape::PANEL, side + 64 * i, k);
 }
 
+// The loads of a tile by a block.
+template <class Program> struct TileLoads {
+    using Shape = ProductShape;
+    using Of = Factors<Program>;
+    using Args = typename Program::Args;
+    // Of the rows of a panel: what a block of a cluster loads for the others, or at a time.
+    static constexpr int A_PART = (Shape::A_SIDE ? Shape::BLOCK_K : Shape::BLOCK_M) / (Shape::TURNS ? 2 : 1);
+    static constexpr int B_PART = (Shape::B_SIDE ? Shape::BLOCK_K : Shape::BLOCK_N) / Shape::CLUSTER;
+    static constexpr int A_PANELS = Shape::BLOCK_M / 64, B_PANELS = (Shape::WIDE + 63) / 64;
+    static_assert(PRODUCTS == 1 || Shape::CLUSTER <= (Shape::SWAPPED ? 1 : 2), "each block loads one right factor");
+
+    const Args& args;
+    unsigned rank;
+    int row, column, matrix;
+    bool share_a, share_b;
+
+    // The matrix of an operand.
+    __device__ __forceinline__ int matrix_of(int operand) const { return args.stride[operand][0] != 0 ? matrix : 0; }
+    // To all blocks or to this one.
+    __device__ __forceinline__ static void load(const TensorMap& map, bool to_all, unsigned to, Barrier full, int x,
+                                                int y, int of) {
+        constexpr unsigned short ALL = (1 << Shape::CLUSTER) - 1;
+        if (to_all) load_tile_to_blocks(to, map, full, ALL, x, y, of, EVICT_NORMAL);
+        else load_tile(to, map, full, x, y, of, EVICT_NORMAL);
+    }
+    __device__ __forceinline__ void a(unsigned to, Barrier full, int k) const {
+        const TensorMap& map = Shape::SWAPPED ? args.right_map : args.left_map;
+        const int of = matrix_of(Shape::SWAPPED ? Of::Right::OPERAND : Of::Left::OPERAND);
+        each_panel<Shape::A_SIDE, A_PANELS>(to, row, k, [&](unsigned at, int x, int y) {
+            const int own = share_a ? int(rank) * A_PART : 0;
+            load(map, share_a, at + own * 128, full, x, y + own, of);
+            if (Shape::TURNS && !share_a) load(map, false, at + A_PART * 128, full, x, y + A_PART, of);
+        });
+    }
+    __device__ __forceinline__ void b(unsigned to, Barrier full, int k) const {
+        const TensorMap& map = Shape::SWAPPED ? args.left_map : args.right_map;
+        const int of = matrix_of(Shape::SWAPPED ? Of::Left::OPERAND : Of::Right::OPERAND);
+        if (Shape::OF_B > 1 && share_b && rank != 0) return;
+        each_panel<Shape::B_SIDE, B_PANELS>(to, column, k, [&](unsigned at, int x, int y) {
+            const int own = Shape::OF_B == 1 && share_b ? int(rank) * B_PART : 0;
+            load(map, share_b, at + own * 128, full, x, y + own, of);
+            if (Shape::OF_B == 1 && Shape::CLUSTER > 1 && !share_b)
+                load(map, false, at + B_PART * 128, full, x, y + B_PART, of);
+        });
+    }
+    // The other right factor, behind the first one.
+    __device__ __forceinline__ void second([[maybe_unused]] unsigned of_a, [[maybe_unused]] unsigned of_b,
+                                           [[maybe_unused]] Barrier full, [[maybe_unused]] int k) const {
+#ifdef BARACUDA_SECOND
+        const int of = matrix_of(Of::Second::OPERAND);
+        const auto load_second = [&](unsigned to, int x, int y) {
+            load(args.second_map, Shape::OF_B > 1 && share_b, to, full, x, y, of);
+        };
+        if (Shape::OF_A > 1) each_panel<Shape::A_SIDE, A_PANELS>(of_a + Shape::BLOCK_M * 128, row, k, load_second);
+        else if (!share_b || rank == 1)
+            each_panel<Shape::B_SIDE, B_PANELS>(of_b + Shape::WIDE * 128, column, k, load_second);
+#endif
+    }
+};
+
 // One thread issues all loads.
 template <class Program>
 __device__ __forceinline__ void produce(const ProductShared& shared, unsigned rank,
                                         const typename Program::Args& args) {
     using Shape = ProductShape;
-    using Of = Factors<Program>;
-    // Of the rows of a panel: what a block of a cluster loads for the others, or at a time.
-    constexpr int A_PART = (Shape::A_SIDE ? Shape::BLOCK_K : Shape::BLOCK_M) / (Shape::TURNS ? 2 : 1);
-    constexpr int B_PART = (Shape::B_SIDE ? Shape::BLOCK_K : Shape::BLOCK_N) / Shape::CLUSTER;
-    constexpr int A_PANELS = Shape::BLOCK_M / 64, B_PANELS = (Shape::WIDE + 63) / 64;
-    static_assert(PRODUCTS == 1 || Shape::CLUSTER <= (Shape::SWAPPED ? 1 : 2), "each block loads one right factor");
-    constexpr unsigned short ALL = (1 << Shape::CLUSTER) - 1;
-    const TensorMap& a_map = Shape::SWAPPED ? args.right_map : args.left_map;
-    const TensorMap& b_map = Shape::SWAPPED ? args.left_map : args.right_map;
-    const bool moves_a = args.stride[Shape::SWAPPED ? Of::Right::OPERAND : Of::Left::OPERAND][0] != 0;
-    const bool moves_b = args.stride[Shape::SWAPPED ? Of::Left::OPERAND : Of::Right::OPERAND][0] != 0;
     Ring<Shape::STAGES> ring;
     for (ProductTiles<Program, false> tile(args); tile.next(rank);) {
-        const bool share_a = Shape::TURNS && tile.beside, share_b = Shape::CLUSTER > 1 && !share_a;
+        const bool share_a = Shape::TURNS && tile.beside;
+        const TileLoads<Program> loads = {
+            args, rank, tile.row, tile.column, tile.matrix, share_a, Shape::CLUSTER > 1 && !share_a};
         const int from = tile.first_term(), depth = from + tile.terms();
-        const int a_matrix = moves_a ? tile.matrix : 0, b_matrix = moves_b ? tile.matrix : 0;
 #pragma unroll 1
         for (int k = from; k < depth; k += Shape::BLOCK_K) {
             const Barrier full = shared.full(ring.stage);
             shared.empty(ring.stage).wait(ring.parity ^ 1);
             full.expect(Shape::A + Shape::B);
             const unsigned a = shared.a(ring.stage), b = shared.b(ring.stage);
-            // To all blocks or to this one.
-            const auto load = [&](const TensorMap& map, bool to_all, unsigned to, int x, int y, int matrix) {
-                if (to_all) load_tile_to_blocks(to, map, full, ALL, x, y, matrix, EVICT_NORMAL);
-                else load_tile(to, map, full, x, y, matrix, EVICT_NORMAL);
-            };
-            // The part of this block, or all PARTS.
-            const auto load_parts = [&](const TensorMap& map, bool shares, int parts, int high, unsigned to, int x,
-                                        int y, int matrix) {
-                const int own = shares ? int(rank) * high : 0;
-                load(map, shares, to + own * 128, x, y + own, matrix);
-                if (parts > 1 && !shares) load(map, false, to + high * 128, x, y + high, matrix);
-            };
-            each_panel<Shape::A_SIDE, A_PANELS>(a, tile.row, k, [&](unsigned to, int x, int y) {
-                load_parts(a_map, share_a, Shape::TURNS ? 2 : 1, A_PART, to, x, y, a_matrix);
-            });
-            if (Shape::OF_B == 1 || !share_b || rank == 0)
-                each_panel<Shape::B_SIDE, B_PANELS>(b, tile.column, k, [&](unsigned to, int x, int y) {
-                    if (Shape::OF_B > 1) load(b_map, share_b, to, x, y, b_matrix);
-                    else load_parts(b_map, share_b, Shape::CLUSTER, B_PART, to, x, y, b_matrix);
-                });
-#ifdef BARACUDA_SECOND
-            const int matrix = args.stride[Of::Second::OPERAND][0] != 0 ? tile.matrix : 0;
-            const auto load_second = [&](unsigned to, int x, int y) {
-                load(args.second_map, Shape::OF_B > 1 && share_b, to, x, y, matrix);
-            };
-            if (Shape::OF_A > 1)
-                each_panel<Shape::A_SIDE, A_PANELS>(a + Shape::BLOCK_M * 128, tile.row, k, load_second);
-            else if (!share_b || rank == 1)
-                each_panel<Shape::B_SIDE, B_PANELS>(b + Shape::WIDE * 128, tile.column, k, load_second);
-#endif
+            loads.a(a, full, k);
+            loads.b(b, full, k);
+            loads.second(a, b, full, k);
             ring.advance();
         }
     }

@@ -111,6 +111,25 @@ __device__ void moe_permute_scan(const Args& args) {
     if (lane == 0) args.totals[expert] = before;
 }
 
+namespace moe {
+
+// Calls f(slot, place) for the ids of a warp in [low, low + EXPERTS): the place is the next of its expert, of which
+// `next` has the first; equal ids take places in their order.
+template <int EXPERTS, class Chunk, class F>
+__device__ void each_in_turn(const Chunk& chunk, int low, int (&next)[EXPERTS], const F& f) {
+    chunk.each([&](int slot, int id) {
+        const int expert = id >= low && id - low < EXPERTS ? id - low : -1;
+        const unsigned equal = __match_any_sync(ALL_LANES, expert);
+        const int rank = __popc(equal & ((1u << chunk.lane) - 1)), first = expert < 0 ? 0 : next[expert];
+        __syncwarp();
+        if (expert >= 0 && rank == 0) next[expert] = first + __popc(equal);
+        __syncwarp();
+        if (expert >= 0) f(slot, first + rank);
+    });
+}
+
+}  // namespace moe
+
 template <typename T, class Schedule, class Variant, class Args>
 __device__ void moe_permute_place(const Args& args) {
     constexpr int THREADS = Schedule::THREADS, WARPS = THREADS / WARP;
@@ -123,19 +142,7 @@ __device__ void moe_permute_place(const Args& args) {
         for (int i = 0; i < WARPS; ++i) next[i][own] = 0;
         __syncthreads();
         int (&of_warp)[THREADS] = next[chunk.warp];
-        // Calls f(slot, first, rank, count) where numbers of these experts are: the next place, and of those equal.
-        const auto each = [&](const auto& f) {
-            chunk.each([&](int slot, int id) {
-                const int place = id >= low && id - low < THREADS ? id - low : -1;
-                const unsigned equal = __match_any_sync(ALL_LANES, place);
-                const int rank = __popc(equal & ((1u << chunk.lane) - 1)), first = place < 0 ? 0 : of_warp[place];
-                __syncwarp();
-                if (place >= 0 && rank == 0) of_warp[place] = first + __popc(equal);
-                __syncwarp();
-                if (place >= 0) f(slot, first + rank);
-            });
-        };
-        each([](int, int) {});
+        moe::each_in_turn(chunk, low, of_warp, [](int, int) {});
         __syncthreads();
         int count = 0;
 #pragma unroll
@@ -154,12 +161,33 @@ __device__ void moe_permute_place(const Args& args) {
             place += of_one;
         }
         __syncthreads();
-        each([&](int slot, int to) { *args.places.at(slot / chunk.top, slot % chunk.top) = to; });
+        moe::each_in_turn(chunk, low, of_warp,
+                          [&](int slot, int to) { *args.places.at(slot / chunk.top, slot % chunk.top) = to; });
         if (blockIdx.x == 0 && expert < experts) *args.ends.at(expert) = last;
         begin += all;
         __syncthreads();
     }
 }
+
+namespace moe {
+
+// Whether rows are whole packs.
+template <int VEC, class Args> __device__ bool are_packs(const Args& args) {
+    const auto fit = [&](const auto& of) {
+        return of.stride[1] == 1 && of.stride[0] % VEC == 0 && size_t(of.data) % 16 == 0;
+    };
+    return args.width % VEC == 0 && fit(args.x) && fit(args.rows);
+}
+
+// Stores a lane's packs of a row, from `column` on; they are STEP apart.
+template <int STEP, typename T, int VEC, int PACKS>
+__device__ void store_packs(T* to, const Pack<T, VEC> (&pack)[PACKS], long long column, long long width) {
+#pragma unroll
+    for (int k = 0; k < PACKS; ++k)
+        if (column + k * STEP < width) pack[k].store(to + column + k * STEP);
+}
+
+}  // namespace moe
 
 template <typename T, class Schedule, class Variant, class Args>
 __device__ void moe_permute_copy(const Args& args) {
@@ -170,9 +198,7 @@ __device__ void moe_permute_copy(const Args& args) {
     const long long token = item / parts, begin = (item - token * parts) * SPAN;
     if (token >= args.tokens) return;
     const T* const from = args.x.at(token);
-    const bool packed = args.x.stride[1] == 1 && args.rows.stride[1] == 1 && args.width % VEC == 0 &&
-                        args.x.stride[0] % VEC == 0 && args.rows.stride[0] % VEC == 0 &&
-                        size_t(args.x.data) % 16 == 0 && size_t(args.rows.data) % 16 == 0;
+    const bool packed = moe::are_packs<VEC>(args);
     Pack<T, VEC> pack[PACKS];
 #pragma unroll
     for (int k = 0; k < PACKS; ++k) {
@@ -184,11 +210,7 @@ __device__ void moe_permute_copy(const Args& args) {
         for (int j = base; j < top && j < base + WARP; ++j) {
             T* const to = args.rows.at(__shfl_sync(ALL_LANES, own, j - base));
             if (packed) {
-#pragma unroll
-                for (int k = 0; k < PACKS; ++k) {
-                    const long long column = begin + (k * WARP + lane) * VEC;
-                    if (column < args.width) pack[k].store(to + column);
-                }
+                moe::store_packs<WARP * VEC>(to, pack, begin + lane * VEC, args.width);
             } else {
                 for (long long i = begin + lane; i < begin + SPAN && i < args.width; i += WARP)
                     to[i * args.rows.stride[1]] = from[i * args.x.stride[1]];

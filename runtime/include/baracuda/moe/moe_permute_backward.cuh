@@ -10,6 +10,45 @@
 
 namespace baracuda {
 
+namespace moe {
+
+// Whether rows of an array are whole packs.
+template <int VEC, class Array> __device__ bool are_packs(const Array& of, long long width) {
+    return of.stride[1] == 1 && of.stride[0] % VEC == 0 && size_t(of.data) % 16 == 0 && width % VEC == 0;
+}
+
+// Reads what exists of a pack of each copy.
+template <typename T, int VEC, int COPIES>
+__device__ void read_copies(Pack<T, VEC> (&pack)[COPIES], const T* const (&from)[COPIES], const int (&exist)[COPIES],
+                            bool packed, long long stride) {
+    if (packed) {
+#pragma unroll
+        for (int k = 0; k < COPIES; ++k)
+            if (exist[k] > 0) pack[k].load(from[k]);
+    } else {
+#pragma unroll
+        for (int i = 0; i < COPIES * VEC; ++i)
+            if (i % VEC < exist[i / VEC]) pack[i / VEC].lane[i % VEC] = from[i / VEC][i % VEC * stride];
+    }
+}
+
+// Stores the first `live` of a pack.
+template <typename T, typename A, int VEC>
+__device__ void store_sums(T* to, const A (&sum)[VEC], int live, bool packed, long long stride) {
+    Pack<T, VEC> result;
+#pragma unroll
+    for (int i = 0; i < VEC; ++i) result.lane[i] = T(sum[i]);
+    if (packed) {
+        if (live > 0) result.store(to);
+    } else {
+#pragma unroll
+        for (int i = 0; i < VEC; ++i)
+            if (i < live) to[i * stride] = result.lane[i];
+    }
+}
+
+}  // namespace moe
+
 template <typename T, class Schedule, class Variant, class Args>
 __device__ void moe_permute_backward_main(const Args& args) {
     using A = acc_of<T>;
@@ -20,10 +59,8 @@ __device__ void moe_permute_backward_main(const Args& args) {
     const long long token = item / parts, column = (item - token * parts) * SPAN + lane * VEC;
     if (token >= args.tokens) return;
     const int live = column >= args.width ? 0 : args.width - column < VEC ? int(args.width - column) : VEC;
-    const auto fits = [&](const auto& of) {
-        return of.stride[1] == 1 && of.stride[0] % VEC == 0 && size_t(of.data) % 16 == 0 && args.width % VEC == 0;
-    };
-    const bool packed = fits(args.drows), stores_packs = fits(args.dx);
+    const bool packed = moe::are_packs<VEC>(args.drows, args.width);
+    const bool stores_packs = moe::are_packs<VEC>(args.dx, args.width);
     A sum[VEC] = {};
     for (int base = 0; base < top; base += WARP) {
         const int own = base + lane < top ? *args.places.at(token, base + lane) : -1;
@@ -38,33 +75,14 @@ __device__ void moe_permute_backward_main(const Args& args) {
                 exist[k] = j + k < left && place >= 0 && place < copies ? live : 0;
                 from[k] = args.drows.at(place, column);
             }
-            if (packed) {
-#pragma unroll
-                for (int k = 0; k < COPIES; ++k)
-                    if (exist[k] > 0) pack[k].load(from[k]);
-            } else {
-#pragma unroll
-                for (int i = 0; i < COPIES * VEC; ++i)
-                    if (i % VEC < exist[i / VEC])
-                        pack[i / VEC].lane[i % VEC] = from[i / VEC][i % VEC * args.drows.stride[1]];
-            }
+            moe::read_copies(pack, from, exist, packed, args.drows.stride[1]);
 #pragma unroll
             for (int k = 0; k < COPIES; ++k)
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) sum[i] += A(value_of(pack[k], i));
         }
     }
-    T* const to = args.dx.at(token, column);
-    Pack<T, VEC> result;
-#pragma unroll
-    for (int i = 0; i < VEC; ++i) result.lane[i] = T(sum[i]);
-    if (stores_packs) {
-        if (live > 0) result.store(to);
-    } else {
-#pragma unroll
-        for (int i = 0; i < VEC; ++i)
-            if (i < live) to[i * args.dx.stride[1]] = result.lane[i];
-    }
+    moe::store_sums(args.dx.at(token, column), sum, live, stores_packs, args.dx.stride[1]);
 }
 
 }  // namespace baracuda

@@ -157,6 +157,16 @@ template <typename T, int EACH, int LANES> struct RowPart {
     }
 };
 
+// The first of what lanes have.
+template <int LANES, typename T> __device__ Rank<T> first_of_lanes(Rank<T> first) {
+#pragma unroll
+    for (int step = LANES / 2; step > 0; step /= 2) {
+        const Rank<T> other = first.of_lane(step);
+        first = other.above(first) ? other : first;
+    }
+    return first;
+}
+
 }  // namespace moe
 
 template <typename T, class Schedule, class Variant, class Args>
@@ -178,12 +188,7 @@ __device__ void topk_softmax_main(const Args& args) {
 #pragma unroll 1
     for (int j = 0; j < top; ++j) {
         const moe::Rank<T> own_first = rank[0].behind(lane * Numbers::VEC);
-        moe::Rank<T> first = own_first;
-#pragma unroll
-        for (int step = LANES / 2; step > 0; step /= 2) {
-            const moe::Rank<T> other = first.of_lane(step);
-            first = other.above(first) ? other : first;
-        }
+        const moe::Rank<T> first = moe::first_of_lanes<LANES>(own_first);
         chosen = lane == j ? first : chosen;
         const bool is_taken = !first.above(own_first);
 #pragma unroll

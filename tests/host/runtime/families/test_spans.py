@@ -153,7 +153,7 @@ def test_rows_of_a_group_are_multiplied_by_its_matrix(plans: Any, arch: str, til
     assert y.tobytes() == expected.tobytes()
 
 
-PAIRS = [text for arch, text in TILES if "cluster2" in text]
+PAIRS = [text for arch, text in TILES if "cluster2" in text][:1]
 
 
 @pytest.mark.usefixtures("watched")

@@ -61,7 +61,8 @@ class Buffers:
     @classmethod
     def allocate(cls, case: Case, plan: Any, tensors: list[Tensor], machine: Machine) -> Buffers:
         """Anything new; inputs that a forward saves are what our own forward makes of the others."""
-        inputs = {t.name: machine.random(t) for t in tensors if t.role != "out"}
+        saved = case.spec.gradient.saved if case.spec.gradient else ()
+        inputs = {t.name: machine.random(t) for t in tensors if t.role != "out" and t.name not in saved}
         outputs = {t.name: machine.poisoned(t) for t in tensors if t.role == "out"}
         arrays = {**inputs, **outputs, **_saved(case, inputs, machine)}
         before = {t.name: machine.copy(arrays[t.name]) for t in tensors if t.role == "inout"}
@@ -202,12 +203,16 @@ def _bound(plan: Any, arrays: Mapping[str, Any], machine: Machine) -> Call:
 
 
 def _saved(case: Case, inputs: Mapping[str, Any], machine: Machine) -> dict[str, Any]:
-    """What our forward saves for these inputs, by the inputs' names."""
+    """What our forward saves for these inputs, by the inputs' names.
+
+    Fields that the gradient lacks are those of the forward's first benchmark.
+    """
     gradient = case.spec.gradient
     if gradient is None or not gradient.saved:
         return {}
     subject = Subject(case.subject.others[gradient.of], case.subject.others, case.subject.package)
-    fields = {name: value for name, value in case.values.items() if name in subject.spec.descriptor}
+    known = {**next(iter(subject.spec.bench.cases), {}), **case.values}
+    fields = {name: value for name, value in known.items() if name in subject.spec.descriptor}
     forward = Case(subject, fields, case.element)
     plan = forward.plan(machine.device)
     arrays = {}

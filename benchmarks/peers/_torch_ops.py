@@ -212,6 +212,22 @@ def _moe_permute(fields: Fields, t: Tensors) -> dict[str, Any]:
     return {"rows": rows, "places": places.reshape(t["ids"].shape).int(), "ends": ends.int()}
 
 
+def _topk_softmax_backward(fields: Fields, t: Tensors) -> dict[str, Any]:
+    weights, ids = t["weights"], t["ids"].long()
+    common = (weights * t["dweights"]).sum(1, keepdim=True)
+    logits = t["logits"].to(weights.dtype)
+    if fields["renormalize"]:
+        slopes = torch.zeros_like(logits)
+    else:
+        slopes = -weights[:, :1] * torch.exp(logits - logits.gather(1, ids[:, :1])) * common
+    slopes.scatter_(1, ids, weights * (t["dweights"] - common))
+    return {"dlogits": slopes.to(t["logits"].dtype)}
+
+
+def _moe_permute_backward(fields: Fields, t: Tensors) -> dict[str, Any]:
+    return {"dx": t["drows"][t["places"].long()].sum(1)}
+
+
 def _moe_combine(fields: Fields, t: Tensors) -> dict[str, Any]:
     read = t["rows"][t["places"].long()]
     return {"y": torch.einsum("tk,tkw->tw", t["weights"].to(read.dtype), read)}
@@ -222,9 +238,22 @@ def _scaled_mm(fields: Fields, t: Tensors) -> dict[str, Any]:
     return {"y": torch._scaled_mm(t["a"], t["b"].t(), *scales, bias=t.get("bias"), out_dtype=fields["element"])}
 
 
+def _of_blocks(scale: Any, of: Any, rows: int) -> Any:
+    """The scale of each element, where so many rows and 128 columns have one."""
+    return scale.repeat_interleave(rows, 0)[: of.shape[0]].repeat_interleave(128, 1)[:, : of.shape[1]]
+
+
 def _block_scaled_mm(fields: Fields, t: Tensors) -> dict[str, Any]:
-    """With scales of a whose rows are contiguous, and fours of rows and of blocks, as cuBLAS takes them."""
+    """With scales of a whose rows are contiguous, and fours of rows and of blocks, as cuBLAS takes them.
+
+    On a CPU, which has no such product, by the definition.
+    """
     a, scale_a, scale_b = t["a"], t["scale_a"], t["scale_b"]
+    if not a.is_cuda:
+        left, right = (
+            of.float() * _of_blocks(scale, of, rows) for of, scale, rows in ((a, scale_a, 1), (t["b"], scale_b, 128))
+        )
+        return {"y": (left @ right.T).to(fields["element"])}
     rows, parts = -len(a) % 4, -scale_b.shape[1] % 4
     y = F.scaled_mm(
         F.pad(a.view(torch.uint8), (0, 0, 0, rows)).view(a.dtype) if rows else a,
@@ -317,6 +346,8 @@ BACKWARD: dict[str, Function] = {
     "repeat_backward": _repeat_backward,
     "softmax_backward": _softmax_backward,
     "log_softmax_backward": _log_softmax_backward,
+    "topk_softmax_backward": _topk_softmax_backward,
+    "moe_permute_backward": _moe_permute_backward,
 }
 
 

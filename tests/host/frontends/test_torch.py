@@ -181,6 +181,8 @@ def test_there_is_no_second_derivative(op: str) -> None:
     problem = problems(op, "f32")[0]
     present = [a.name for a in signature(op).inputs if problem.plan.present(a.name)]
     whole = {n: t for n, t in numbers(problem).items() if not t.is_floating_point()}
+    whole |= {n: torch.zeros(problem.shape_of(n), dtype=torch.int32) for n in present if n in problem.saved}
+    whole = {n: t for n, t in whole.items() if problem.plan.elements_of(n)[0] not in TYPES}
     types = {n: TYPES[problem.plan.elements_of(n)[0]] for n in present if n not in whole}
     like = {n: torch.rand(problem.shape_of(n), dtype=types[n]) if n in types else whole[n] for n in present}
     found = called(problem, {n: t.requires_grad_(t.is_floating_point()) for n, t in like.items()})

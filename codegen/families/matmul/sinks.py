@@ -48,7 +48,7 @@ def with_parts(
     for name, product in products.items():
         column = product.dims["columns"]
         is_plain = product.span is None and not product.weights and column not in spec.chunks
-        if is_plain and kinds_of(spec, parts.lines)[name] == "float":
+        if is_plain and kinds_of(spec, parts.lines).get(name) == "float":
             reduced = _Reduced(parts, name, column, frozenset(products))
             if reduced.is_all_of(spec):
                 spec, parts, sinks = _rewritten(spec, parts, reduced)

@@ -3,9 +3,11 @@
 // block -> tiles of the result, one after the other (persistent); a cluster of two has tiles below each other and
 // shares the tile of the second factor; where matrices have parts of the rows (TURNS), the last tiles of an odd number
 // are beside each other and share the tile of the first factor
+//
 // warpgroup 0 -> the producer: its first thread issues TMA loads of both factors, 128 bytes of the depth at a time.
-// COPIED: all its threads load what TMA cannot address warpgroup 1 ... -> consumers, each of which has its share of the
-// tile's rows in registers, or alternate tiles
+// COPIED: all its threads load what TMA cannot address
+//
+// warpgroup 1 ... -> consumers, each of which has its share of the tile's rows in registers, or alternate tiles
 //
 // Every sum adds its terms in the order of the depth, 32 bytes to an instruction, whatever the tile: its bits depend on
 // a row of one factor and a column of the other alone, and are those of mma.sync, but for 8-bit floats: instructions

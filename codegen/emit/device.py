@@ -9,6 +9,7 @@ from jinja2.runtime import Context
 
 from baracuda.runtime.arrays.element import ElementKind
 
+from ..families.map.bounds import has_bounds
 from ..families.map.op import Body, MapOp, PlacedRead, Sum
 from ..families.map.op import Store as CellStore
 from ..families.row.op import ColumnSum, Reduction, Store
@@ -132,7 +133,7 @@ def operand_type(part: Tensor | ColumnSum) -> Code:
 @pass_context
 def cuda(context: Context, expr: Expr) -> Code:
     """An expression of the op's program."""
-    return to_cuda(expr, _kinds(context))
+    return _text(expr, context)
 
 
 def start(reduction: Reduction) -> Code:
@@ -239,10 +240,10 @@ def stored_value(context: Context, store: CellStore | Store) -> Code:
     """What is stored: a value in the tensor's type, or the lane that is copied."""
     if store.expr is None:
         return Code(f"lane.raw(args.{store.copies}_)")
-    kinds, stored = _kinds(context), stored_type(store.tensor)
+    stored = stored_type(store.tensor)
     is_rounded = isinstance(store.expr, Cast) and store.expr.to == stored  # as storing does
-    value = to_cuda(store.expr.arg if isinstance(store.expr, Cast) and is_rounded else store.expr, kinds)
-    if store.tensor.kind == "float" and kind_of(store.expr, kinds) == "int":
+    value = _text(store.expr.arg if isinstance(store.expr, Cast) and is_rounded else store.expr, context)
+    if store.tensor.kind == "float" and kind_of(store.expr, _kinds(context)) == "int":
         value = Code(f"acc_t({value})")  # a 16-bit float takes no ints
     return Code(f"static_cast<{stored}>({value})" if " " in stored else f"{stored}({value})")
 
@@ -281,7 +282,23 @@ def placed_value(read: PlacedRead, op: MapOp, number: int) -> Code:
     operand moves from cell to cell.
     """
     still = "".join(f", {number_in(name, op)}" for name in read.still)
-    return Code(f"PlacedValue<{value_type(read)}, {number}{still}>")
+    place = "whole_t" if op.bounds and has_bounds(read) else "i64"
+    return Code(f"PlacedValue<{value_type(read)}, {number}, {place}{still}>")
+
+
+@pass_context
+def held_type(context: Context, part: Scalar | Value) -> Code:
+    """The type of a value that a map computes, or of a field that it reads: whole numbers may be short."""
+    if part.kind != "int" or not context["op"].bounds:
+        return value_type(part)
+    if isinstance(part, Value):
+        return Code("auto")
+    return Code("i64" if part.name in context["op"].long_scalars else "whole_t")
+
+
+def size_type(op: MapOp) -> Code:
+    """That of the size of a dim."""
+    return Code("whole_t" if op.bounds else "i64")
 
 
 def index_numbers(op: MapOp) -> Code:
@@ -319,15 +336,15 @@ def outside(context: Context, read: PlacedRead) -> Code:
     """What is read at places outside of the array: a number or a field."""
     if isinstance(read.outside, FieldName):
         return Code(f"{value_type(read)}(args.{in_kernel(read.outside.id)})")
-    value = to_cuda(read.outside, _kinds(context))
-    return Code(f"{value_type(read)}({value})") if read.kind == "complex" else value
+    value = _text(read.outside, context)
+    return Code(f"{value_type(read)}({value})") if read.kind in ("complex", "int") else value
 
 
 @pass_context
 def term(context: Context, part: Sum) -> Code:
     """What a cell adds to a sum."""
-    value = to_cuda(part.arg, _kinds(context))
-    return Code(f"{{{value}, index_t({to_cuda(part.place, _kinds(context))})}}" if part.place else value)
+    value = _text(part.arg, context)
+    return Code(f"{{{value}, index_t({_text(part.place, context)})}}" if part.place else value)
 
 
 def _are_floats(*exprs: Expr, kinds: Kinds) -> bool:
@@ -340,6 +357,11 @@ def _term(expr: Expr, kinds: Kinds) -> str:
     return f"acc_t({text})" if kind_of(expr, kinds) == "int" else text
 
 
+def _text(expr: Expr, context: Context) -> Code:
+    """The text of an expression, with short whole numbers where kernels may have them."""
+    return to_cuda(expr, _kinds(context), short=isinstance(context["op"], MapOp) and bool(context["op"].bounds))
+
+
 def _kinds(context: Context) -> Kinds:
     kinds: Kinds = context["op"].kinds
     return kinds
@@ -347,7 +369,7 @@ def _kinds(context: Context) -> Kinds:
 
 _FILTERS: tuple[Callable[..., Code | bool], ...] = (
     *(path, has, if_present, and_present, unless_absent, absent, value_type, word, stored_type, dtype),
-    *(type_macro, const, struct, operand, operands, operand_type, cuda, start, step, member, read, assignment, part),
+    *(held_type, size_type, type_macro, const, struct, operand, operands, operand_type, cuda, start, step, member, read, assignment, part),
     *(body_doc, body_struct, beside_lane, each, stored_value, outside, term, monoid),
     *(is_operand, argument, arrays, index_numbers, keys, made_of, monoids, placed_value, walk_headers),
 )

@@ -20,17 +20,18 @@ _CAST = {"T": "T({})", "acc": "{}", "f16": "float(f16({}))", "bf16": "float(bf16
 _CAST |= {"f64": "double({})"}
 
 
-def to_cuda(expr: Expr, kinds: Kinds) -> Code:
+def to_cuda(expr: Expr, kinds: Kinds, short: bool = False) -> Code:
     """Print `expr` as CUDA in terms of the element type T and the accumulator's acc_t.
 
-    A name has an underscore behind it, as `names.in_kernel` says.
+    A name has an underscore behind it, as `names.in_kernel` says. Whole numbers are 64-bit ones; where they are `short`,
+    they have the type that follows from what they are made of.
     """
-    return Code(_Printer(kinds).text(expr, kind_of(expr, kinds)))
+    return Code(_Printer(kinds, short).text(expr, kind_of(expr, kinds)))
 
 
 class _Printer:
-    def __init__(self, kinds: Kinds) -> None:
-        self.kinds = kinds
+    def __init__(self, kinds: Kinds, short: bool) -> None:
+        self.kinds, self.short = kinds, short
 
     def text(self, expr: Expr, want: str) -> str:
         return self._place(expr, want)[0]
@@ -59,12 +60,12 @@ class _Printer:
                 return self._call(expr, want)
         raise AssertionError(expr)
 
-    @staticmethod
-    def _const(value: bool | int | float, want: str) -> str:
+    def _const(self, value: bool | int | float, want: str) -> str:
         if isinstance(value, bool):
             return "true" if value else "false"
         if want == "int":
-            return f"{value}ll" if value >= 0 else f"({value}ll)"
+            number = f"{value}" if self.short and abs(value) < 2**31 else f"{value}ll"
+            return number if value >= 0 else f"({number})"
         if math.isinf(value):
             return "math::infinity<acc_t>()" if value > 0 else "(-math::infinity<acc_t>())"
         return f"acc_t({value!r})"
@@ -83,7 +84,7 @@ class _Printer:
             return row.cuda.format(*(self._place(a, inner)[0] for a in args)), _PRIMARY
         if inner == "int" and row.symbol in _WRAPPING:
             operands = [self._place(a, inner)[0] for a in args]
-            return f"math::{_WRAPPING[row.symbol]}({', '.join(['0ll', *operands][-2:])})", _PRIMARY
+            return f"math::{_WRAPPING[row.symbol]}({', '.join([self._const(0, inner), *operands][-2:])})", _PRIMARY
         if row.arity == 1:
             return row.cuda.format(self._tight(args[0], inner, _UNARY + 1)), _UNARY
         binds = _BINDS[row.symbol]

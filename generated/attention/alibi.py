@@ -41,6 +41,7 @@ class AlibiPlan(rt.MapPlan[AlibiDescriptor]):
     AXES = rt.table(slopes=(("head",),))
     INDICES = ("query", "key")
     CELL_INDICES = ("query", "key")
+    BOUNDS = ("_key + _query",)
 
     def run(self, *, scores: rt.Array, slopes: rt.Array, y: rt.Array, workspace: rt.Workspace = None,
             stream: rt.Stream = None) -> None:

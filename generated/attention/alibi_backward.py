@@ -55,6 +55,7 @@ class AlibiBackwardPlan(rt.MapPlan[AlibiBackwardDescriptor]):
     SUMS = ("has_dslopes",)
     SUM_OUTPUTS = ("dslopes",)
     COPIES = rt.table(dscores="dy")
+    BOUNDS = ("_key + _query",)
 
     def run(self, *, dy: rt.Array, dscores: rt.Array = None, dslopes: rt.Array = None, workspace: rt.Workspace = None,
             stream: rt.Stream = None) -> None:

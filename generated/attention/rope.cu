@@ -20,26 +20,26 @@ struct Program : MapProgram {
     };
 
     // The values of cells.
-    struct Cells : Body<Reads<&Args::cosines_, &Args::sines_>, Writes<&Args::y_>, PlacedValue<acc_t, 0>,
-        PlacedValue<acc_t, 1>, PlacedValue<acc_t, 2>> {
-        using x_read_slice = PlacedValue<acc_t, 0>;
-        using x_read2_slice = PlacedValue<acc_t, 1>;
-        using x_read3_slice = PlacedValue<acc_t, 2>;
+    struct Cells : Body<Reads<&Args::cosines_, &Args::sines_>, Writes<&Args::y_>, PlacedValue<acc_t, 0, whole_t>,
+        PlacedValue<acc_t, 1, whole_t>, PlacedValue<acc_t, 2, whole_t>> {
+        using x_read_slice = PlacedValue<acc_t, 0, whole_t>;
+        using x_read2_slice = PlacedValue<acc_t, 1, whole_t>;
+        using x_read3_slice = PlacedValue<acc_t, 2, whole_t>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, x_read_slice(), args.x_, args.x_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {
                 const bool interleaved_ = bool(args.interleaved_);
-                const i64 head_dim_ = i64(args.head_dim_);
+                const whole_t head_dim_ = whole_t(args.head_dim_);
                 const auto d_index = lane.index(Args::d_index);
-                const i64 step_ = interleaved_ ? 1ll : math::floor_divide_by<2>(head_dim_);
+                const auto step_ = interleaved_ ? 1 : math::floor_divide_by<2>(head_dim_);
                 place[0] = math::add(d_index, step_);
             });
             packs.place(read, x_read2_slice(), args.x_, args.x_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {
                 const bool interleaved_ = bool(args.interleaved_);
-                const i64 head_dim_ = i64(args.head_dim_);
+                const whole_t head_dim_ = whole_t(args.head_dim_);
                 const auto d_index = lane.index(Args::d_index);
-                const i64 step_ = interleaved_ ? 1ll : math::floor_divide_by<2>(head_dim_);
+                const auto step_ = interleaved_ ? 1 : math::floor_divide_by<2>(head_dim_);
                 place[0] = math::subtract(d_index, step_);
             });
             packs.place(read, x_read3_slice(), args.x_, args.x_axes,
@@ -50,7 +50,7 @@ struct Program : MapProgram {
         }
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
             const bool interleaved_ = bool(args.interleaved_);
-            const i64 head_dim_ = i64(args.head_dim_);
+            const whole_t head_dim_ = whole_t(args.head_dim_);
             lanes.each([&](const auto& lane) {
                 const auto d_index = lane.index(Args::d_index);
                 const acc_t cosines_ = acc_t(lane.in(args.cosines_));
@@ -58,7 +58,7 @@ struct Program : MapProgram {
                 const acc_t x_read_ = lane.in(x_read_slice());
                 const acc_t x_read2_ = lane.in(x_read2_slice());
                 const acc_t x_read3_ = lane.in(x_read3_slice());
-                const bool first_ = interleaved_ ? math::remainder_by<2>(d_index) == 0ll
+                const bool first_ = interleaved_ ? math::remainder_by<2>(d_index) == 0
                     : d_index < math::floor_divide_by<2>(head_dim_);
                 const acc_t other_ = first_ ? -x_read_ : x_read2_;
                 lane.store(args.y_, T(x_read3_ * cosines_ + other_ * sines_));

@@ -22,13 +22,14 @@ struct Program : MapProgram {
     };
 
     // The values of cells.
-    struct Cells : Body<Reads<&Args::cosines_>, Writes<&Args::dx_>, PlacedValue<acc_t, 0>, PlacedValue<acc_t, 1>,
-        PlacedValue<acc_t, 2>, PlacedValue<acc_t, 3>, PlacedValue<acc_t, 4>> {
-        using dy_read_slice = PlacedValue<acc_t, 0>;
-        using sines_read_slice = PlacedValue<acc_t, 1>;
-        using dy_read2_slice = PlacedValue<acc_t, 2>;
-        using sines_read2_slice = PlacedValue<acc_t, 3>;
-        using dy_read3_slice = PlacedValue<acc_t, 4>;
+    struct Cells : Body<Reads<&Args::cosines_>, Writes<&Args::dx_>, PlacedValue<acc_t, 0, whole_t>,
+        PlacedValue<acc_t, 1, whole_t>, PlacedValue<acc_t, 2, whole_t>, PlacedValue<acc_t, 3, whole_t>,
+        PlacedValue<acc_t, 4, whole_t>> {
+        using dy_read_slice = PlacedValue<acc_t, 0, whole_t>;
+        using sines_read_slice = PlacedValue<acc_t, 1, whole_t>;
+        using dy_read2_slice = PlacedValue<acc_t, 2, whole_t>;
+        using sines_read2_slice = PlacedValue<acc_t, 3, whole_t>;
+        using dy_read3_slice = PlacedValue<acc_t, 4, whole_t>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, dy_read_slice(), args.dy_, args.dy_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {
@@ -38,41 +39,41 @@ struct Program : MapProgram {
             packs.place(read, sines_read_slice(), args.sines_, args.sines_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {
                 const bool interleaved_ = bool(args.interleaved_);
-                const i64 head_dim_ = i64(args.head_dim_);
+                const whole_t head_dim_ = whole_t(args.head_dim_);
                 const auto d_index = lane.index(Args::d_index);
-                const i64 step_ = interleaved_ ? 1ll : math::floor_divide_by<2>(head_dim_);
+                const auto step_ = interleaved_ ? 1 : math::floor_divide_by<2>(head_dim_);
                 place[0] = math::subtract(d_index, step_);
             });
             packs.place(read, dy_read2_slice(), args.dy_, args.dy_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {
                 const bool interleaved_ = bool(args.interleaved_);
-                const i64 head_dim_ = i64(args.head_dim_);
+                const whole_t head_dim_ = whole_t(args.head_dim_);
                 const auto d_index = lane.index(Args::d_index);
-                const i64 step_ = interleaved_ ? 1ll : math::floor_divide_by<2>(head_dim_);
+                const auto step_ = interleaved_ ? 1 : math::floor_divide_by<2>(head_dim_);
                 place[0] = math::subtract(d_index, step_);
             });
             packs.place(read, sines_read2_slice(), args.sines_, args.sines_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {
                 const bool interleaved_ = bool(args.interleaved_);
-                const i64 head_dim_ = i64(args.head_dim_);
+                const whole_t head_dim_ = whole_t(args.head_dim_);
                 const auto d_index = lane.index(Args::d_index);
-                const i64 step_ = interleaved_ ? 1ll : math::floor_divide_by<2>(head_dim_);
+                const auto step_ = interleaved_ ? 1 : math::floor_divide_by<2>(head_dim_);
                 place[0] = math::add(d_index, step_);
             });
             packs.place(read, dy_read3_slice(), args.dy_, args.dy_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {
                 const bool interleaved_ = bool(args.interleaved_);
-                const i64 head_dim_ = i64(args.head_dim_);
+                const whole_t head_dim_ = whole_t(args.head_dim_);
                 const auto d_index = lane.index(Args::d_index);
-                const i64 step_ = interleaved_ ? 1ll : math::floor_divide_by<2>(head_dim_);
+                const auto step_ = interleaved_ ? 1 : math::floor_divide_by<2>(head_dim_);
                 place[0] = math::add(d_index, step_);
             });
         }
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
-            const i64 d_size = args.d_size;
+            const whole_t d_size = whole_t(args.d_size);
             const bool interleaved_ = bool(args.interleaved_);
-            const i64 head_dim_ = i64(args.head_dim_);
-            const i64 step_ = interleaved_ ? 1ll : math::floor_divide_by<2>(head_dim_);
+            const whole_t head_dim_ = whole_t(args.head_dim_);
+            const auto step_ = interleaved_ ? 1 : math::floor_divide_by<2>(head_dim_);
             lanes.each([&](const auto& lane) {
                 const auto d_index = lane.index(Args::d_index);
                 const acc_t cosines_ = acc_t(lane.in(args.cosines_));
@@ -81,13 +82,13 @@ struct Program : MapProgram {
                 const acc_t dy_read2_ = lane.in(dy_read2_slice());
                 const acc_t sines_read2_ = lane.in(sines_read2_slice());
                 const acc_t dy_read3_ = lane.in(dy_read3_slice());
-                lane.store(args.dx_, T(cosines_ * dy_read_ + (0ll <= math::subtract(d_index, step_)
+                lane.store(args.dx_, T(cosines_ * dy_read_ + (0 <= math::subtract(d_index, step_)
                     && math::subtract(d_index, step_) < d_size ? ((interleaved_
-                    ? math::remainder_by<2>(math::subtract(d_index, step_)) == 0ll
+                    ? math::remainder_by<2>(math::subtract(d_index, step_)) == 0
                     : math::subtract(d_index, step_) < math::floor_divide_by<2>(head_dim_)) ? -sines_read_ * dy_read2_
-                    : acc_t(0.0)) : acc_t(0.0)) + (0ll <= math::add(d_index, step_)
+                    : acc_t(0.0)) : acc_t(0.0)) + (0 <= math::add(d_index, step_)
                     && math::add(d_index, step_) < d_size ? ((interleaved_
-                    ? math::remainder_by<2>(math::add(d_index, step_)) == 0ll
+                    ? math::remainder_by<2>(math::add(d_index, step_)) == 0
                     : math::add(d_index, step_) < math::floor_divide_by<2>(head_dim_)) ? acc_t(0.0)
                     : sines_read2_ * dy_read3_) : acc_t(0.0))));
             });
@@ -97,6 +98,6 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 9 0 12 2 21 2 0*3 3 0 3*2 0 6 2 1 templates/map_bodies.jinja:40 1 0 2 0*4 3 2
-// @lines 1 -34 39 2 -8 1 -43 0 9 12 27 2 -8 1 -43 0 9 12 27 2 -8 1 -43 0 9 12 27 2 -8 1 -43 0 9 12 27 2*3 -57 3 0 61 2
-// @lines -54 3 4 0*4 10 0*8 59 1*2 templates/map.cu.jinja:77 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 9 0 12 2 21 2 0*3 3 0 3*2 0 6 2 1 templates/map_bodies.jinja:40 1 0*2 2 0*4 3
+// @lines 2 1 -34 39 2 -8 1 -43 0 9 12 27 2 -8 1 -43 0 9 12 27 2 -8 1 -43 0 9 12 27 2 -8 1 -43 0 9 12 27 2*3 -57 3 0 61
+// @lines 2 -54 3 4 0*4 10 0*8 59 1*2 templates/map.cu.jinja:77 1 5 1

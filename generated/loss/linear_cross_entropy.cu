@@ -205,7 +205,7 @@ struct Program : MapProgram {
     struct Epilogue : Body<Reads<&Args::target_, &Args::logsumexp_top_held_, &Args::picked_held_,
         &Args::spread_sum_held_>, Writes<&Args::loss_, &Args::lse_>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
-            const i64 col_size = args.col_size;
+            const i64 col_size = i64(args.col_size);
             const i64 ignore_index_ = i64(args.ignore_index_);
             const acc_t smoothing_ = acc_t(args.smoothing_);
             const acc_t z_weight_ = acc_t(args.z_weight_);

@@ -39,7 +39,7 @@ struct Program : MapProgram {
     // The values of cells.
     struct Cells : Body<Reads<>, Writes<&Args::col_size_held_>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
-            const i64 col_size = args.col_size;
+            const i64 col_size = i64(args.col_size);
             const i64 col_size_ = col_size;
             lanes.each([&](const auto& lane) {
                 lane.store(args.col_size_held_, i64(col_size_));

@@ -22,7 +22,7 @@ struct Program : MapProgram {
     // The values of cells.
     struct Cells : Body<Reads<&Args::dy_, &Args::x_, &Args::target_>, Writes<&Args::dx_, &Args::dtarget_>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
-            [[maybe_unused]] const i64 cell_size = args.cell_size;
+            [[maybe_unused]] const i64 cell_size = i64(args.cell_size);
             [[maybe_unused]] const bool average_ = bool(args.average_);
             [[maybe_unused]] const acc_t delta_ = acc_t(args.delta_);
             [[maybe_unused]] const acc_t uniform_1_ = acc_t(2.0) / acc_t(average_ ? cell_size : 1ll);

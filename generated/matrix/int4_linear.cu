@@ -26,26 +26,26 @@ struct Program : MapProgram {
     };
 
     // The values of cells.
-    struct Cells : Body<Reads<>, Writes<&Args::w_held_>, PlacedValue<i64, 0, 4>, PlacedValue<acc_t, 1, 4>,
-        PlacedValue<acc_t, 2, 4>> {
-        using codes_read_slice = PlacedValue<i64, 0, 4>;
-        using zero_read_slice = PlacedValue<acc_t, 1, 4>;
-        using scale_read_slice = PlacedValue<acc_t, 2, 4>;
+    struct Cells : Body<Reads<>, Writes<&Args::w_held_>, PlacedValue<i64, 0, whole_t, 4>, PlacedValue<acc_t, 1,
+        whole_t, 4>, PlacedValue<acc_t, 2, whole_t, 4>> {
+        using codes_read_slice = PlacedValue<i64, 0, whole_t, 4>;
+        using zero_read_slice = PlacedValue<acc_t, 1, whole_t, 4>;
+        using scale_read_slice = PlacedValue<acc_t, 2, whole_t, 4>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, codes_read_slice(), args.codes_, args.codes_axes,
-                        0ll, [&](auto& place, const auto& lane) {
+                        i64(0), [&](auto& place, const auto& lane) {
                 const auto depth_index = lane.index(Args::depth_index);
                 place[0] = math::floor_divide_by<8>(depth_index);
             });
             packs.place(read, zero_read_slice(), args.zero_, args.zero_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {
-                const i64 group_size_ = i64(args.group_size_);
+                const whole_t group_size_ = whole_t(args.group_size_);
                 const auto depth_index = lane.index(Args::depth_index);
                 place[0] = math::floor_divide(depth_index, group_size_);
             });
             packs.place(read, scale_read_slice(), args.scale_, args.scale_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {
-                const i64 group_size_ = i64(args.group_size_);
+                const whole_t group_size_ = whole_t(args.group_size_);
                 const auto depth_index = lane.index(Args::depth_index);
                 place[0] = math::floor_divide(depth_index, group_size_);
             });
@@ -56,8 +56,8 @@ struct Program : MapProgram {
                 const i64 codes_read_ = lane.in(codes_read_slice());
                 const acc_t zero_read_ = lane.in(zero_read_slice());
                 const acc_t scale_read_ = lane.in(scale_read_slice());
-                const i64 code_ = math::bitwise_and(math::right_shift(codes_read_, math::multiply(4ll,
-                    math::remainder_by<8>(depth_index))), 15ll);
+                const auto code_ = math::bitwise_and(math::right_shift(codes_read_, math::multiply(4,
+                    math::remainder_by<8>(depth_index))), 15);
                 lane.store(args.w_held_, T((acc_t(code_) - zero_read_) * scale_read_));
             });
         }
@@ -118,14 +118,14 @@ struct Program : MapProgram {
     };
 
     // The values of cells.
-    struct Cells : Body<Reads<>, Writes<&Args::w_held_>, PlacedValue<i64, 0, 6>, PlacedValue<acc_t, 1, 6>,
-        PlacedValue<acc_t, 2, 6>> {
-        using codes_read_slice = PlacedValue<i64, 0, 6>;
-        using zero_read_slice = PlacedValue<acc_t, 1, 6>;
-        using scale_read_slice = PlacedValue<acc_t, 2, 6>;
+    struct Cells : Body<Reads<>, Writes<&Args::w_held_>, PlacedValue<i64, 0, i64, 6>, PlacedValue<acc_t, 1, i64, 6>,
+        PlacedValue<acc_t, 2, i64, 6>> {
+        using codes_read_slice = PlacedValue<i64, 0, i64, 6>;
+        using zero_read_slice = PlacedValue<acc_t, 1, i64, 6>;
+        using scale_read_slice = PlacedValue<acc_t, 2, i64, 6>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, codes_read_slice(), args.codes_, args.codes_axes,
-                        0ll, [&](auto& place, const auto& lane) {
+                        i64(0ll), [&](auto& place, const auto& lane) {
                 const auto depth_index = lane.index(Args::depth_index);
                 place[0] = math::floor_divide_by<8>(depth_index);
             });

@@ -54,7 +54,7 @@ class Int4LinearPlan(rt.MatmulPlan[Int4LinearDescriptor]):
         rt.MapPass(
             ("codes", "scale", "zero"), ("w_held",), loop=1, space=(("col",), ("depth",)),
             placed=rt.table(codes=("word",), scale=("group",), zero=("group",)), indices=("depth",),
-            cell_indices=("depth",), scalars=("group_size",),
+            cell_indices=("depth",), scalars=("group_size",), bounds=("4 * 8", "4 * _depth", "_group_size"),
         ),
         rt.MatmulPass(
             ("x", "w_held"), ("y",), loop=1, factors=("x", "w_held"),

@@ -54,7 +54,7 @@ class Int4LinearBackwardPlan(rt.MatmulPlan[Int4LinearBackwardDescriptor]):
         rt.MapPass(
             ("codes", "scale", "zero"), ("w_held",), loop=1, space=(("col",), ("depth",)),
             placed=rt.table(codes=("word",), scale=("group",), zero=("group",)), indices=("depth",),
-            cell_indices=("depth",), scalars=("group_size",),
+            cell_indices=("depth",), scalars=("group_size",), bounds=("4 * 8", "4 * _depth", "_group_size"),
         ),
         rt.MatmulPass(
             ("dy", "w_held", "dx_held"), ("dx_held",), loop=1, factors=("dy", "w_held"),

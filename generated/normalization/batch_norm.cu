@@ -41,11 +41,11 @@ struct Program : MapProgram {
     struct Epilogue : Body<Reads<&Args::running_mean_, &Args::running_var_>, Writes<&Args::mu_, &Args::rstd_,
         &Args::new_mean_, &Args::new_var_>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
-            const i64 n_size = args.n_size;
-            const i64 pixel_size = args.pixel_size;
+            const whole_t n_size = whole_t(args.n_size);
+            const whole_t pixel_size = whole_t(args.pixel_size);
             const acc_t eps_ = acc_t(args.eps_);
             const acc_t momentum_ = acc_t(args.momentum_);
-            const i64 count_ = math::multiply(n_size, pixel_size);
+            const auto count_ = math::multiply(n_size, pixel_size);
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
                 const acc_t running_mean_ = acc_t(lane.in(args.running_mean_));
                 const acc_t running_var_ = acc_t(lane.in(args.running_var_));
@@ -57,7 +57,7 @@ struct Program : MapProgram {
                 lane.store(args.rstd_, acc_of<T>(acc_t(1) / math::sqrt(v_ + eps_)));
                 lane.store(args.new_mean_, acc_of<T>((acc_t(1) - momentum_) * running_mean_ + momentum_ * mu_));
                 lane.store(args.new_var_, acc_of<T>((acc_t(1) - momentum_) * running_var_ + momentum_ * (v_ *
-                    acc_t(count_) / acc_t(math::subtract(count_, 1ll)))));
+                    acc_t(count_) / acc_t(math::subtract(count_, 1)))));
             });
         }
     };

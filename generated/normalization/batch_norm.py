@@ -70,7 +70,7 @@ class BatchNormPlan(rt.MapPlan[BatchNormDescriptor]):
     PASSES = (
         rt.MapPass(
             ("x", "running_mean", "running_var"), ("mu", "rstd", "new_mean", "new_var"), summed=("n", "pixel"),
-            sizes=("n", "pixel"), scalars=("eps", "momentum"), sums=("",), sum_bytes=(24,),
+            sizes=("n", "pixel"), scalars=("eps", "momentum"), sums=("",), sum_bytes=(24,), bounds=("_n * _pixel + 1",),
         ),
         rt.MapPass(("x", "gamma", "beta", "mu", "rstd"), ("y",)),
     )

@@ -54,8 +54,8 @@ struct Program : MapProgram {
     struct Epilogue : Body<Reads<&Args::gamma_, &Args::rstd_>, Writes<&Args::dgamma_, &Args::dbeta_,
         &Args::dx_part_held_, &Args::dx_part2_held_>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
-            const i64 n_size = args.n_size;
-            const i64 pixel_size = args.pixel_size;
+            const i64 n_size = i64(args.n_size);
+            const i64 pixel_size = i64(args.pixel_size);
             const acc_t uniform_1_ = acc_t(1.0) / acc_t(n_size) / acc_t(pixel_size);
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
                 const acc_t gamma_ = acc_t(lane.in(args.gamma_));

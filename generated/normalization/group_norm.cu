@@ -35,8 +35,8 @@ struct Program : MapProgram {
     // The outputs of sums.
     struct Epilogue : Body<Reads<>, Writes<&Args::mu_, &Args::rstd_>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
-            const i64 channel_size = args.channel_size;
-            const i64 pixel_size = args.pixel_size;
+            const whole_t channel_size = whole_t(args.channel_size);
+            const whole_t pixel_size = whole_t(args.pixel_size);
             const acc_t eps_ = acc_t(args.eps_);
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
                 const acc_t mu_sum_ = reduced.rstd_spread_.sum();

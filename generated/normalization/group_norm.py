@@ -57,7 +57,7 @@ class GroupNormPlan(rt.MapPlan[GroupNormDescriptor]):
     PASSES = (
         rt.MapPass(
             ("x",), ("mu", "rstd"), summed=("channel", "pixel"), sizes=("channel", "pixel"), scalars=("eps",),
-            sums=("",), sum_bytes=(24,),
+            sums=("",), sum_bytes=(24,), bounds=("_channel * _pixel",),
         ),
         rt.MapPass(("x", "gamma", "beta", "mu", "rstd"), ("y",)),
     )

@@ -47,8 +47,8 @@ struct Program : MapProgram {
     // The outputs of sums.
     struct Epilogue : Body<Reads<&Args::rstd_>, Writes<&Args::dx_part_held_, &Args::dx_part2_held_>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
-            const i64 channel_size = args.channel_size;
-            const i64 pixel_size = args.pixel_size;
+            const i64 channel_size = i64(args.channel_size);
+            const i64 pixel_size = i64(args.pixel_size);
             const acc_t uniform_1_ = acc_t(1.0) / acc_t(channel_size) / acc_t(pixel_size);
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
                 const acc_t rstd_ = acc_t(lane.in(args.rstd_));

@@ -24,13 +24,13 @@ struct Program : MapProgram {
     };
 
     // The terms of sums, and the values of their cells.
-    struct Terms : Body<Reads<>, Writes<>, PlacedValue<acc_t, 0>> {
-        using x_read_slice = PlacedValue<acc_t, 0>;
+    struct Terms : Body<Reads<>, Writes<>, PlacedValue<acc_t, 0, whole_t>> {
+        using x_read_slice = PlacedValue<acc_t, 0, whole_t>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, x_read_slice(), args.x_, args.x_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {
-                const i64 stride_ = i64(args.stride_);
-                const i64 pad_ = i64(args.pad_);
+                const whole_t stride_ = whole_t(args.stride_);
+                const whole_t pad_ = whole_t(args.pad_);
                 const auto i_index = lane.index(Args::i_index);
                 const auto j_index = lane.index(Args::j_index);
                 const auto k_index = lane.index(Args::k_index);
@@ -50,7 +50,7 @@ struct Program : MapProgram {
     // The outputs of sums.
     struct Epilogue : Body<Reads<>, Writes<&Args::y_>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
-            const i64 kernel_ = i64(args.kernel_);
+            const whole_t kernel_ = whole_t(args.kernel_);
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
                 const acc_t y_sum_ = reduced.y_sum_;
                 lane.store(args.y_, T(y_sum_ / acc_t(math::multiply(kernel_, kernel_))));

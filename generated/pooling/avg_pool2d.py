@@ -49,6 +49,7 @@ class AvgPool2dPlan(rt.MapPlan[AvgPool2dDescriptor]):
     SCALARS = ("kernel", "stride", "pad")
     SUMS = ("",)
     SUM_OUTPUTS = ("y",)
+    BOUNDS = ("_i * _stride + _k + _pad", "_j * _stride + _l + _pad", "_kernel * _kernel")
 
     def run(self, *, x: rt.Array, y: rt.Array, workspace: rt.Workspace = None, stream: rt.Stream = None) -> None:
         return self._run((x, y), workspace, stream)

@@ -24,24 +24,24 @@ struct Program : MapProgram {
     };
 
     // The terms of sums, and the values of their cells.
-    struct Terms : Body<Reads<>, Writes<>, PlacedValue<acc_t, 0, 2, 4, 5, 3>> {
-        using dy_read_slice = PlacedValue<acc_t, 0, 2, 4, 5, 3>;
+    struct Terms : Body<Reads<>, Writes<>, PlacedValue<acc_t, 0, whole_t, 2, 4, 5, 3>> {
+        using dy_read_slice = PlacedValue<acc_t, 0, whole_t, 2, 4, 5, 3>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, dy_read_slice(), args.dy_, args.dy_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {
-                const i64 kernel_ = i64(args.kernel_);
-                const i64 stride_ = i64(args.stride_);
-                const i64 pad_ = i64(args.pad_);
+                const whole_t kernel_ = whole_t(args.kernel_);
+                const whole_t stride_ = whole_t(args.stride_);
+                const whole_t pad_ = whole_t(args.pad_);
                 const auto h_index = lane.index(Args::h_index);
                 const auto w_index = lane.index(Args::w_index);
                 const auto u_index = lane.index(Args::u_index);
                 const auto v_index = lane.index(Args::v_index);
-                const i64 row_ = math::subtract(math::floor_divide(math::add(h_index, pad_), stride_), u_index);
-                const i64 column_ = math::subtract(math::floor_divide(math::add(w_index, pad_), stride_), v_index);
-                const i64 above_ = math::add(h_index, pad_) < math::add(math::multiply(row_, stride_), kernel_)
-                    ? row_ : (-1ll);
-                const i64 beside_ = math::add(w_index, pad_) < math::add(math::multiply(column_, stride_),
-                    kernel_) ? column_ : (-1ll);
+                const auto row_ = math::subtract(math::floor_divide(math::add(h_index, pad_), stride_), u_index);
+                const auto column_ = math::subtract(math::floor_divide(math::add(w_index, pad_), stride_), v_index);
+                const auto above_ = math::add(h_index, pad_) < math::add(math::multiply(row_, stride_), kernel_)
+                    ? row_ : (-1);
+                const auto beside_ = math::add(w_index, pad_) < math::add(math::multiply(column_, stride_),
+                    kernel_) ? column_ : (-1);
                 place[0] = above_;
                 place[1] = beside_;
             });
@@ -57,7 +57,7 @@ struct Program : MapProgram {
     // The outputs of sums.
     struct Epilogue : Body<Reads<>, Writes<&Args::dx_>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
-            const i64 kernel_ = i64(args.kernel_);
+            const whole_t kernel_ = whole_t(args.kernel_);
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
                 const acc_t dx_sum_ = reduced.dx_sum_;
                 lane.store(args.dx_, T(dx_sum_ / acc_t(math::multiply(kernel_, kernel_))));

@@ -26,18 +26,18 @@ struct Program : MapProgram {
             lanes.template each_counted<Args::cell_index>([&](const auto& lane) {
                 [[maybe_unused]] const auto cell_index = lane.index(Args::cell_index);
                 if constexpr (KIND == Kind::uniform) lane.store(args.y_, T(acc_t(math::right_shift(philox(seed_,
-                    offset_, cell_index), 8ll)) * acc_t(5.960464477539063e-08)));
+                    offset_, cell_index), 8)) * acc_t(5.960464477539063e-08)));
                 if constexpr (KIND == Kind::normal) {
-                    const i64 normal_pair_ = math::multiply(math::floor_divide_by<2>(cell_index), 2ll);
+                    const auto normal_pair_ = math::multiply(math::floor_divide_by<2>(cell_index), 2);
                     const acc_t normal_radius_ = math::sqrt(acc_t(-2.0) * math::log((acc_t(philox(seed_, offset_,
                         normal_pair_)) + acc_t(0.5)) * acc_t(2.3283064365386963e-10)));
                     const acc_t normal_angle_ = acc_t(philox(seed_, offset_, math::add(normal_pair_,
-                        1ll))) * acc_t(1.4629180792671596e-09);
-                    lane.store(args.y_, T(normal_radius_ * (math::remainder_by<2>(cell_index) == 0ll
+                        1))) * acc_t(1.4629180792671596e-09);
+                    lane.store(args.y_, T(normal_radius_ * (math::remainder_by<2>(cell_index) == 0
                         ? math::cos(normal_angle_) : math::sin(normal_angle_))));
                 }
                 if constexpr (KIND == Kind::bernoulli) lane.store(args.y_, T(acc_t(math::right_shift(philox(seed_,
-                    offset_, cell_index), 8ll)) * acc_t(5.960464477539063e-08) < p_ ? acc_t(1.0) : acc_t(0.0)));
+                    offset_, cell_index), 8)) * acc_t(5.960464477539063e-08) < p_ ? acc_t(1.0) : acc_t(0.0)));
             });
         }
     };

@@ -41,6 +41,7 @@ class RandomValuesPlan(rt.MapPlan[RandomValuesDescriptor]):
     INDICES = ("cell",)
     CELL_INDICES = ("cell",)
     SCALARS = ("p",)
+    BOUNDS = ("_cell * 2 + 1",)
 
     def run(self, *, seed: rt.Array, offset: rt.Array, y: rt.Array, workspace: rt.Workspace = None,
             stream: rt.Stream = None) -> None:

@@ -52,7 +52,7 @@ struct Program : MapProgram {
     // The outputs of sums.
     struct Epilogue : Body<Reads<>, Writes<&Args::y_>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
-            [[maybe_unused]] const i64 cell_size = args.cell_size;
+            [[maybe_unused]] const i64 cell_size = i64(args.cell_size);
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
                 if constexpr (KIND == Kind::sum) {
                     const acc_t y_ = reduced.y_;

@@ -16,7 +16,7 @@ struct Program : MapProgram {
     // The values of cells.
     struct Cells : Body<Reads<&Args::dy_>, Writes<&Args::dx_>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
-            [[maybe_unused]] const i64 cell_size = args.cell_size;
+            [[maybe_unused]] const i64 cell_size = i64(args.cell_size);
             [[maybe_unused]] const acc_t uniform_1_ = acc_t(1.0) / acc_t(cell_size);
             lanes.each([&](const auto& lane) {
                 [[maybe_unused]] const Complex<acc_t> dy_ = Complex<acc_t>(lane.in(args.dy_));

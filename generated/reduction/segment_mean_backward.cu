@@ -18,9 +18,10 @@ struct Program : MapProgram {
     };
 
     // The values of cells.
-    struct Cells : Body<Reads<&Args::ids_>, Writes<&Args::dx_>, PlacedValue<acc_t, 0, 1>, PlacedValue<acc_t, 1, 1>> {
-        using count_read_slice = PlacedValue<acc_t, 0, 1>;
-        using dy_read_slice = PlacedValue<acc_t, 1, 1>;
+    struct Cells : Body<Reads<&Args::ids_>, Writes<&Args::dx_>, PlacedValue<acc_t, 0, i64, 1>, PlacedValue<acc_t, 1,
+        i64, 1>> {
+        using count_read_slice = PlacedValue<acc_t, 0, i64, 1>;
+        using dy_read_slice = PlacedValue<acc_t, 1, i64, 1>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, count_read_slice(), args.count_, args.count_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {
@@ -34,7 +35,7 @@ struct Program : MapProgram {
             });
         }
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
-            const i64 segment_size = args.segment_size;
+            const i64 segment_size = i64(args.segment_size);
             lanes.each([&](const auto& lane) {
                 const i64 ids_ = i64(lane.in(args.ids_));
                 const acc_t count_read_ = lane.in(count_read_slice());
@@ -48,5 +49,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 9 12 2 21 2 0*3 3 0 3 11 1 templates/map_bodies.jinja:40 1 2 0 3 2 1 -31 36 2
-// @lines -8 1 -31 36 2*3 -57 66 -51 4 0 10 0 59 1*2 templates/map.cu.jinja:77 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 9 12 2 21 2 0*3 3 0 3 11 1 templates/map_bodies.jinja:40 1 0 2 0 3 2 1 -31 36
+// @lines 2 -8 1 -31 36 2*3 -57 66 -51 4 0 10 0 59 1*2 templates/map.cu.jinja:77 1 5 1

@@ -35,13 +35,13 @@ struct Program : MapProgram {
     // The outputs of sums.
     struct Epilogue : Body<Reads<>, Writes<&Args::y_, &Args::mu_>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
-            const i64 cell_size = args.cell_size;
-            const i64 correction_ = i64(args.correction_);
+            const whole_t cell_size = whole_t(args.cell_size);
+            const whole_t correction_ = whole_t(args.correction_);
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
                 const acc_t mu_sum_ = reduced.y_spread_.sum();
                 const acc_t y_spread_ = reduced.y_spread_;
                 lane.store(args.y_, y_type<T>(y_spread_ / acc_t(cell_size) * acc_t(cell_size) /
-                    acc_t(math::maximum(math::subtract(cell_size, correction_), 0ll))));
+                    acc_t(math::maximum(math::subtract(cell_size, correction_), 0))));
                 lane.store(args.mu_, mu_type<T>(mu_sum_ / acc_t(cell_size)));
             });
         }

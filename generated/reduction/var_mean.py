@@ -44,6 +44,7 @@ class VarMeanPlan(rt.MapPlan[VarMeanDescriptor]):
     SUMS = ("",)
     SUM_BYTES = (24,)
     SUM_OUTPUTS = ("y", "mu")
+    BOUNDS = ("_cell + _correction",)
 
     def run(self, *, x: rt.Array, y: rt.Array, mu: rt.Array, workspace: rt.Workspace = None,
             stream: rt.Stream = None) -> None:

@@ -19,10 +19,10 @@ struct Program : MapProgram {
     // The values of cells.
     struct Cells : Body<Reads<&Args::dy_, &Args::x_, &Args::mu_>, Writes<&Args::dx_>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
-            const i64 cell_size = args.cell_size;
-            const i64 correction_ = i64(args.correction_);
+            const whole_t cell_size = whole_t(args.cell_size);
+            const whole_t correction_ = whole_t(args.correction_);
             const acc_t uniform_1_ = acc_t(2.0) * acc_t(cell_size) / acc_t(math::maximum(math::subtract(cell_size,
-                correction_), 0ll)) / acc_t(cell_size);
+                correction_), 0)) / acc_t(cell_size);
             lanes.each([&](const auto& lane) {
                 const acc_t dy_ = acc_t(lane.in(args.dy_));
                 const acc_t x_ = acc_t(lane.in(args.x_));

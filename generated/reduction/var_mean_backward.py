@@ -42,6 +42,7 @@ class VarMeanBackwardPlan(rt.MapPlan[VarMeanBackwardDescriptor]):
     AXES = rt.table(dy=(("kept",),), mu=(("kept",),))
     SIZES = ("cell",)
     SCALARS = ("correction",)
+    BOUNDS = ("_cell + _correction",)
 
     def run(self, *, dy: rt.Array, x: rt.Array, mu: rt.Array, dx: rt.Array, workspace: rt.Workspace = None,
             stream: rt.Stream = None) -> None:

@@ -17,9 +17,9 @@ struct Program : MapProgram {
     };
 
     // The values of cells.
-    struct Cells : Body<Reads<>, Writes<&Args::y_>, PlacedValue<acc_t, 0>, PlacedValue<acc_t, 1>> {
-        using a_read_slice = PlacedValue<acc_t, 0>;
-        using b_read_slice = PlacedValue<acc_t, 1>;
+    struct Cells : Body<Reads<>, Writes<&Args::y_>, PlacedValue<acc_t, 0, whole_t>, PlacedValue<acc_t, 1, whole_t>> {
+        using a_read_slice = PlacedValue<acc_t, 0, whole_t>;
+        using b_read_slice = PlacedValue<acc_t, 1, whole_t>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, a_read_slice(), args.a_, args.a_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {
@@ -28,13 +28,13 @@ struct Program : MapProgram {
             });
             packs.place(read, b_read_slice(), args.b_, args.b_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {
-                const i64 first_ = i64(args.first_);
+                const whole_t first_ = whole_t(args.first_);
                 const auto i_index = lane.index(Args::i_index);
                 place[0] = math::subtract(i_index, first_);
             });
         }
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
-            const i64 first_ = i64(args.first_);
+            const whole_t first_ = whole_t(args.first_);
             lanes.each([&](const auto& lane) {
                 const auto i_index = lane.index(Args::i_index);
                 const acc_t a_read_ = lane.in(a_read_slice());

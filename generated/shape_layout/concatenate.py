@@ -42,6 +42,7 @@ class ConcatenatePlan(rt.MapPlan[ConcatenateDescriptor]):
     INDICES = ("i",)
     CELL_INDICES = ("i",)
     SCALARS = ("first",)
+    BOUNDS = ("_i + _first",)
 
     def run(self, *, a: rt.Array, b: rt.Array, y: rt.Array, workspace: rt.Workspace = None,
             stream: rt.Stream = None) -> None:

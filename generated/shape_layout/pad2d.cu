@@ -17,13 +17,13 @@ struct Program : MapProgram {
     };
 
     // The values of cells.
-    struct Cells : Body<Reads<>, Writes<&Args::y_>, PlacedValue<acc_t, 0>> {
-        using x_read_slice = PlacedValue<acc_t, 0>;
+    struct Cells : Body<Reads<>, Writes<&Args::y_>, PlacedValue<acc_t, 0, whole_t>> {
+        using x_read_slice = PlacedValue<acc_t, 0, whole_t>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, x_read_slice(), args.x_, args.x_axes,
                         acc_t(args.value_), [&](auto& place, const auto& lane) {
-                const i64 top_ = i64(args.top_);
-                const i64 left_ = i64(args.left_);
+                const whole_t top_ = whole_t(args.top_);
+                const whole_t left_ = whole_t(args.left_);
                 const auto i_index = lane.index(Args::i_index);
                 const auto j_index = lane.index(Args::j_index);
                 place[0] = math::subtract(i_index, top_);

@@ -16,13 +16,13 @@ struct Program : MapProgram {
     };
 
     // The values of cells.
-    struct Cells : Body<Reads<>, Writes<&Args::dx_>, PlacedValue<acc_t, 0>> {
-        using dy_read_slice = PlacedValue<acc_t, 0>;
+    struct Cells : Body<Reads<>, Writes<&Args::dx_>, PlacedValue<acc_t, 0, whole_t>> {
+        using dy_read_slice = PlacedValue<acc_t, 0, whole_t>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, dy_read_slice(), args.dy_, args.dy_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {
-                const i64 top_ = i64(args.top_);
-                const i64 left_ = i64(args.left_);
+                const whole_t top_ = whole_t(args.top_);
+                const whole_t left_ = whole_t(args.left_);
                 const auto h_index = lane.index(Args::h_index);
                 const auto w_index = lane.index(Args::w_index);
                 place[0] = math::add(h_index, top_);

@@ -40,6 +40,7 @@ class Pad2dBackwardPlan(rt.MapPlan[Pad2dBackwardDescriptor]):
     INDICES = ("h", "w")
     CELL_INDICES = ("h", "w")
     SCALARS = ("top", "left")
+    BOUNDS = ("_h + _top", "_w + _left")
 
     def run(self, *, dy: rt.Array, dx: rt.Array, workspace: rt.Workspace = None, stream: rt.Stream = None) -> None:
         return self._run((dy, dx), workspace, stream)

@@ -51,6 +51,7 @@ def walk(op: MapOp) -> dict[str, Any]:
         "sum_outputs": op.sum_outputs,
         "copies": dict(op.copies),
         "lists": op.lists,
+        "bounds": op.bounds,
     }
 
 

@@ -13,6 +13,7 @@ from ...program import Call, Expr
 from ...program.tree import walk
 from ...spec.names import in_kernel
 from ...text import Code, Name
+from .bounds import bounds_of, long_scalars
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +183,16 @@ class MapOp(Op):
     def folder_of(self, of: MapOp) -> Name:
         """The folder of the headers of a pass."""
         return self.walks
+
+    @property
+    def bounds(self) -> tuple[str, ...]:
+        """Where kernels may compute with 32-bit numbers: what must be below 2^31, as formulas."""
+        return bounds_of(self.bodies)
+
+    @property
+    def long_scalars(self) -> frozenset[str]:
+        """The fields that have 64 bits nevertheless."""
+        return long_scalars(self.bodies)
 
     @property
     def headers(self) -> tuple[tuple[str, tuple[int, ...]], ...]:

@@ -34,3 +34,4 @@ class MapPass:
     sum_outputs: tuple[str, ...] | None = None
     copies: Mapping[str, str] | None = None
     lists: tuple[str, ...] = ()
+    bounds: tuple[str, ...] = ()

@@ -56,6 +56,7 @@ class MapPlan(PassedPlan[M]):
     SCALARS: ClassVar[tuple[str, ...]] = ()  # descriptor fields the kernel reads
     SUM_OUTPUTS: ClassVar[tuple[str, ...]] = ()  # arguments that are made of sums
     LISTS: ClassVar[tuple[str, ...]] = ()  # of reductions by an index: the array of keys, and the dim of the index
+    BOUNDS: ClassVar[tuple[str, ...]] = ()  # formulas: if all are below 2^31, kernels compute with 32-bit numbers
     COPIES: ClassVar[dict[str, str]] = {}  # outputs -> the input that they equal
     SPACE: ClassVar[tuple[Group, ...] | None] = None  # of a pass: the dims of its cells, if not all
 
@@ -177,9 +178,24 @@ class MapPlan(PassedPlan[M]):
 
     @cached_property
     def _wide(self) -> bool:
+        """Whether places and counts of cells need 64 bits."""
         if isinstance(self._cut, ListCut):
-            return self._cut.lists * self._cut.cells >= _NARROW
-        return math.prod(self._space.extent.values()) >= _NARROW
+            count = self._cut.lists * self._cut.cells
+        else:
+            count = math.prod(self._space.extent.values())
+        return max(count, self._largest) >= _NARROW
+
+    @cached_property
+    def _largest(self) -> int:
+        """The bound of the program's whole numbers."""
+        if not self.BOUNDS:
+            return 0
+        of = self.descriptor
+        most = {f"_{name}": abs(int(value)) for name, value in vars(of).items() if isinstance(value, int)}
+        for dim in of._dims:
+            most[f"_{dim}"] = max(most.get(f"_{dim}", 0), self._space.size(dim))
+        values = {name: max(1, value) for name, value in most.items()}
+        return max([int(of._value_of(text, values)) for text in self.BOUNDS])
 
     @classmethod
     def shapes_of(cls, descriptor: M) -> dict[str, tuple[tuple[int, ...], ...]]:
@@ -247,6 +263,8 @@ class MapPlan(PassedPlan[M]):
             optional = [name for name, argument in self.ARGUMENTS.items() if argument.optional]
             constants = {"LAYOUT": layout.upper(), "WIDE": int(wide), "WALK": walk.upper()}
             constants["SPLAT"] = sum(1 << operand for operand in splat)
+            if self.BOUNDS and not wide:
+                constants["SHORT"] = 1
             source = self._sources[key] = kernel_source(
                 self._row,
                 {**constants, **self._kind, **self._number},

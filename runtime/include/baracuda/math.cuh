@@ -80,6 +80,27 @@ template <typename A> __device__ i64 whole(A a) {
 }
 __device__ inline i64 whole(i64 a) { return a; }
 
+// Types of whole numbers that 32 bits hold.
+template <typename A> struct IsShort {
+    static constexpr bool VALUE = false;
+};
+template <> struct IsShort<int> {
+    static constexpr bool VALUE = true;
+};
+template <bool SHORT> struct WholeNumber {
+    using type = i64;
+    using bits = u64;
+};
+template <> struct WholeNumber<true> {
+    using type = int;
+    using bits = u32;
+};
+// What is computed of two: a short number if both are short, which their bound must allow.
+template <typename A, typename B> using WholeOf = WholeNumber<IsShort<A>::VALUE && IsShort<B>::VALUE>;
+template <typename A, typename B = A> using whole_of = typename WholeOf<A, B>::type;
+
+__device__ inline int whole(int a) { return a; }
+__device__ inline int abs(int a) { return a < 0 ? -a : a; }
 __device__ inline i64 abs(i64 a) { return a < 0 ? i64(0 - u64(a)) : a; }
 __device__ inline float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
 __device__ inline double fma(double a, double b, double c) { return ::fma(a, b, c); }
@@ -133,6 +154,12 @@ __device__ inline float cosh(float a) {
 // NaN wins, as in NumPy. Of zeros of both signs, floats take the positive as the larger: the instruction's rule.
 template <typename A> __device__ A maximum(A a, A b) { return a > b || a != a ? a : b; }
 template <typename A> __device__ A minimum(A a, A b) { return a < b || a != a ? a : b; }
+template <typename A, typename B> __device__ whole_of<A, B> maximum(A a, B b) {
+    return maximum(whole_of<A, B>(a), whole_of<A, B>(b));
+}
+template <typename A, typename B> __device__ whole_of<A, B> minimum(A a, B b) {
+    return minimum(whole_of<A, B>(a), whole_of<A, B>(b));
+}
 #ifdef BARACUDA_HOST
 inline float maximum(float a, float b) { return a > b || a != a || (a == b && !(__float_as_uint(a) >> 31)) ? a : b; }
 inline float minimum(float a, float b) { return a < b || a != a || (a == b && __float_as_uint(a) >> 31) ? a : b; }
@@ -151,9 +178,19 @@ __device__ inline float minimum(float a, float b) {
 
 // Integers as in NumPy: they wrap, quotients round down, dividing by zero gives zero, shifts of 64 and more push every
 // bit out.
-__device__ inline i64 add(i64 a, i64 b) { return i64(u64(a) + u64(b)); }
-__device__ inline i64 subtract(i64 a, i64 b) { return i64(u64(a) - u64(b)); }
-__device__ inline i64 multiply(i64 a, i64 b) { return i64(u64(a) * u64(b)); }
+#define BARACUDA_WRAPPING(name, op)                                              \
+    template <typename A, typename B> __device__ whole_of<A, B> name(A a, B b) { \
+        using W = whole_of<A, B>;                                                \
+        using Bits = typename WholeOf<A, B>::bits;                               \
+        return W(Bits(W(a)) op Bits(W(b)));                                      \
+    }
+BARACUDA_WRAPPING(add, +)
+BARACUDA_WRAPPING(subtract, -)
+BARACUDA_WRAPPING(multiply, *)
+BARACUDA_WRAPPING(bitwise_and, &)
+BARACUDA_WRAPPING(bitwise_or, |)
+BARACUDA_WRAPPING(bitwise_xor, ^)
+#undef BARACUDA_WRAPPING
 // Whether 32 bits hold both, and neither is negative: then a division takes a fraction of the time.
 __device__ inline bool are_short(i64 a, i64 b) { return (u64(a) | u64(b)) >> 32 == 0; }
 // a / b of 32 bits, b not 0. In steps, so that divisions by one number share those that depend on it alone: an estimate
@@ -174,30 +211,43 @@ __device__ __noinline__ i64 long_quotient(i64 a, i64 b) {
     if (b == -1) return i64(0 - u64(a));
     return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
-__device__ inline i64 floor_divide(i64 a, i64 b) {
+__device__ inline i64 floor_quotient(i64 a, i64 b) {
     const u32 quotient = short_quotient(u32(a), u32(b));
-    if (!are_short(a, b)) return long_quotient(a, b);
-    return b == 0 ? 0 : i64(quotient);
+    return are_short(a, b) ? i64(quotient) : long_quotient(a, b);
 }
-__device__ inline i64 remainder(i64 a, i64 b) {
-    if (b == 0) return 0;
-    const u32 quotient = short_quotient(u32(a), u32(b));
-    const i64 of = are_short(a, b) ? i64(quotient) : long_quotient(a, b);
-    return i64(u64(a) - u64(of) * u64(b));
+// The complement of a negative number is its distance from -1, which rounds towards zero as the number rounds down.
+__device__ inline int floor_quotient(int a, int b) {
+    const int up = b < 0 ? -a : a, sign = up >> 31;
+    return int(short_quotient(u32(up ^ sign), u32(b < 0 ? -b : b))) ^ sign;
+}
+template <typename A, typename B> __device__ whole_of<A, B> floor_divide(A a, B b) {
+    using W = whole_of<A, B>;
+    return W(b) == 0 ? W(0) : floor_quotient(W(a), W(b));
+}
+template <typename A, typename B> __device__ whole_of<A, B> remainder(A a, B b) {
+    using W = whole_of<A, B>;
+    return W(b) == 0 ? W(0) : subtract(W(a), multiply(floor_quotient(W(a), W(b)), W(b)));
 }
 __device__ constexpr int log2_of(i64 power) { return power > 1 ? 1 + log2_of(power / 2) : 0; }
 // By a positive constant: a shift, or a multiplication.
-template <i64 BY> __device__ i64 floor_divide_by(i64 a) {
+template <i64 BY, typename A> __device__ auto floor_divide_by(A number) {
     static_assert(BY > 0, "quotients by other constants are not special");
-    if constexpr ((BY & (BY - 1)) == 0) return a >> log2_of(BY);
-    return are_short(a, BY) ? i64(u32(a) / u32(BY)) : a / BY - (a % BY < 0);
+    using W = typename WholeNumber<IsShort<A>::VALUE && (BY >> 31) == 0>::type;
+    const W a = W(number);
+    if constexpr ((BY & (BY - 1)) == 0) {
+        return W(a >> log2_of(BY));
+    } else if constexpr (sizeof(W) == sizeof(int)) {
+        return int(u32(a ^ a >> 31) / u32(BY)) ^ a >> 31;
+    } else {
+        return are_short(a, BY) ? i64(u32(a) / u32(BY)) : a / BY - (a % BY < 0);
+    }
 }
-template <i64 BY> __device__ i64 remainder_by(i64 a) { return a - floor_divide_by<BY>(a) * BY; }
+template <i64 BY, typename A> __device__ auto remainder_by(A a) {
+    const auto quotient = floor_divide_by<BY>(a);
+    return decltype(quotient)(a) - quotient * decltype(quotient)(BY);
+}
 __device__ inline i64 left_shift(i64 a, i64 b) { return u64(b) < 64 ? i64(u64(a) << b) : 0; }
 __device__ inline i64 right_shift(i64 a, i64 b) { return u64(b) < 64 ? a >> b : a < 0 ? -1 : 0; }
-__device__ inline i64 bitwise_and(i64 a, i64 b) { return a & b; }
-__device__ inline i64 bitwise_or(i64 a, i64 b) { return a | b; }
-__device__ inline i64 bitwise_xor(i64 a, i64 b) { return a ^ b; }
 
 template <typename A> __device__ A infinity() { return A(__uint_as_float(0x7f800000u)); }
 

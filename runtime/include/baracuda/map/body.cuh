@@ -15,12 +15,12 @@ template <typename T, int OPERAND_, bool PRESENT_ = true> struct Array {
     static constexpr bool PRESENT = PRESENT_;
     T* data;
 };
-template <int... OPERANDS> struct Operands;
-// What is read at computed places, as a value of type V: number NUMBER of a body. Places are equally far apart in a run
-// along which operands STILL do not move.
-template <typename V, int NUMBER, int... STILL> struct PlacedValue {
+template <typename PLACE, int... OPERANDS> struct Operands;
+// What is read at computed places of type PLACE, as a value of type V: number NUMBER of a body. Places are equally far
+// apart in a run along which operands STILL do not move.
+template <typename V, int NUMBER, typename PLACE, int... STILL> struct PlacedValue {
     using element_t = V;
-    using Still = Operands<STILL...>;
+    using Still = Operands<PLACE, STILL...>;
 };
 template <auto...> struct Reads {};
 template <auto...> struct Writes {};

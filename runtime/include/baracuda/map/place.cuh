@@ -15,6 +15,13 @@ struct Space {
     long long count, axes, extent[MAX_AXES], magic[MAX_AXES], shift[MAX_AXES];
 };
 
+// The whole numbers of a program: of 32 bits where the plan has found that they suffice.
+#ifdef BARACUDA_SHORT
+using whole_t = int;
+#else
+using whole_t = i64;
+#endif
+
 // An index of a dim, and the distance of two of them, if 31 bits count the cells: converting an int to float costs a
 // quarter of converting 64 bits. `next` is the index of a cell in the second row of a pack; it is selected as late as
 // possible, once for all indices of a distance.
@@ -22,7 +29,7 @@ struct SmallInt {
     unsigned here, next;
     bool in_first;
     __device__ int value() const { return int(in_first ? here : next); }
-    __device__ operator i64() const { return value(); }
+    __device__ operator whole_t() const { return value(); }
     __device__ explicit operator float() const { return float(value()); }
     __device__ explicit operator double() const { return double(value()); }
 };
@@ -30,6 +37,10 @@ struct Index : SmallInt {};
 struct Distance : SmallInt {};
 namespace math {
 __device__ inline Distance subtract(Index a, Index b) { return {{a.here - b.here, a.next - b.next, a.in_first}}; }
+__device__ inline whole_t abs(SmallInt a) { return abs(a.value()); }
+__device__ inline whole_t whole(SmallInt a) { return a.value(); }
+template <> struct IsShort<Index> : IsShort<whole_t> {};
+template <> struct IsShort<Distance> : IsShort<whole_t> {};
 }  // namespace math
 
 // Counts of cells and offsets in memory are of `type`, for either sign.

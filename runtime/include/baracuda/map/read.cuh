@@ -15,15 +15,23 @@ template <int AXES> struct PlacedAxes {
         for (int a = 0; a < AXES; ++a) inside = inside && u64(place[a]) < u64(extent[a]);
         return inside;
     }
+    __device__ bool contain(const int (&place)[AXES]) const {
+        bool inside = true;
+#pragma unroll
+        for (int a = 0; a < AXES; ++a) inside = inside && unsigned(place[a]) < unsigned(extent[a]);
+        return inside;
+    }
     // Whether both places are on the same side of the array, and all between them.
-    __device__ bool miss(const i64 (&first)[AXES], const i64 (&last)[AXES]) const {
+    template <typename P> __device__ bool miss(const P (&first)[AXES], const P (&last)[AXES]) const {
         bool beside = false;
 #pragma unroll
-        for (int a = 0; a < AXES; ++a)
-            beside = beside || (first[a] < 0 && last[a] < 0) || (first[a] >= extent[a] && last[a] >= extent[a]);
+        for (int a = 0; a < AXES; ++a) {
+            const P end = P(extent[a]);
+            beside = beside || (first[a] < 0 && last[a] < 0) || (first[a] >= end && last[a] >= end);
+        }
         return beside;
     }
-    template <class I> __device__ I offset(const i64 (&place)[AXES]) const {
+    template <class I, typename P> __device__ I offset(const P (&place)[AXES]) const {
         I offset = 0;
 #pragma unroll
         for (int a = 0; a < AXES; ++a) offset += I(place[a]) * I(stride[a]);
@@ -32,7 +40,8 @@ template <int AXES> struct PlacedAxes {
 };
 
 // Operands, none of which may move along a run for places to be equally far apart in it.
-template <int... OPERANDS> struct Operands {
+template <typename PLACE, int... OPERANDS> struct Operands {
+    using place_t = PLACE;
     // Whether there are some, and each has one element for all cells of a pack: then its places are mostly one pack's.
     static constexpr bool NAME_PACKS = sizeof...(OPERANDS) > 0 && (true && ... && is_splat(OPERANDS));
     template <class R> __device__ static bool hold([[maybe_unused]] const R& run) {
@@ -45,36 +54,48 @@ template <typename T, int AXES> struct Placed {
     const T* data;
     const PlacedAxes<AXES>& axes;
     int operand;
-    template <class R> __device__ const T* at(const R& run, int i, const i64 (&place)[AXES]) const {
+    template <class R, typename P> __device__ const T* at(const R& run, int i, const P (&place)[AXES]) const {
         return run.at(data, operand, i, axes.template offset<typename R::type>(place));
     }
 };
 
+// The elements of an aligned pack, or what is read outside of the array.
+template <typename V, int N, typename T> __device__ void read_pack(V (&value)[N], const T* from, bool inside,
+                                                                   V outside) {
+    PackWords<T, N> words;
+    Pack<T, N> fill;
+#pragma unroll
+    for (int i = 0; i < N; ++i) fill.lane[i] = T(outside);
+    words.set(fill);
+    words.load_if(from, inside);
+    const bool in_words = V(fill.lane[0]) == outside;  // known of 0 and infinities; a word is several lanes
+    const Pack<T, N> pack = words.pack();
+#pragma unroll
+    for (int i = 0; i < N; ++i) value[i] = in_words || inside ? V(value_of(pack, i)) : outside;
+}
+
 // Reads the cells of a run whose places are equally far apart, and so are their addresses; `place_of(place, i)`
 // computes the place of cell i. All are inside if the first and the last one are, and outside if these two leave the
 // array on one side. False if neither is known.
-template <typename V, int N, typename T, class R, int AXES, class F>
+template <typename P, typename V, int N, typename T, class R, int AXES, class F>
 __device__ bool read_even(V (&value)[N], const Placed<T, AXES>& from, V outside, const R& run, const F& place_of) {
-    i64 first[AXES], last[AXES];
+    P first[AXES], last[AXES];
     place_of(first, 0);
     place_of(last, N - 1);
-    if (!from.axes.contain(first) || !from.axes.contain(last)) {
-        if (!from.axes.miss(first, last)) return false;
-#pragma unroll
-        for (int i = 0; i < N; ++i) value[i] = outside;
-        return true;
-    }
+    const bool inside = from.axes.contain(first) & from.axes.contain(last);
+    if (!inside & !from.axes.miss(first, last)) return false;
     using I = typename R::type;
     const I begin = from.axes.template offset<I>(first), end = from.axes.template offset<I>(last);
-    const auto apart = run.last_stride_of(from.operand) + offset_of(I(end - begin)) / (N - 1);
+    const auto across = run.last_stride_of(from.operand) * (N - 1) + offset_of(I(end - begin));
     const T* const start = run.at(from.data, from.operand, 0, begin);
-    Pack<T, N> pack;
-    if (apart == 1 && reinterpret_cast<u64>(start) % alignof(Pack<T, N>) == 0) {
-        pack.load(start);
-    } else {
-#pragma unroll
-        for (int i = 0; i < N; ++i) pack.lane[i] = start[i * apart];
+    if (!inside | (across == N - 1 & reinterpret_cast<u64>(start) % alignof(Pack<T, N>) == 0)) {
+        read_pack(value, start, inside, outside);
+        return true;
     }
+    Pack<T, N> pack;
+    const auto apart = across / (N - 1);
+#pragma unroll
+    for (int i = 0; i < N; ++i) pack.lane[i] = start[i * apart];
 #pragma unroll
     for (int i = 0; i < N; ++i) value[i] = V(value_of(pack, i));
     return true;
@@ -86,14 +107,14 @@ template <typename T, int PACKS> struct NamedPacks {
     bool inside[PACKS];
 
     // False unless all are such packs; `place_of(place, k, i)` is of cell i of run k.
-    template <int N, class R, int AXES, class F>
+    template <typename P, int N, class R, int AXES, class F>
     __device__ bool find(const Placed<T, AXES>& from, const R (&run)[PACKS], const int (&live)[PACKS],
                          const F& place_of) {
         using I = typename R::type;
         bool all = true;
 #pragma unroll
         for (int k = 0; k < PACKS; ++k) {
-            i64 first[AXES], last[AXES];
+            P first[AXES], last[AXES];
             place_of(first, k, 0);
             place_of(last, k, N - 1);
             const I begin = from.axes.template offset<I>(first), end = from.axes.template offset<I>(last);
@@ -131,28 +152,28 @@ template <typename T, int PACKS> struct NamedPacks {
 };
 
 // Computes the place of each cell by itself. Of a PACKED run, all cells exist.
-template <Layout LAYOUT, typename V, int N, typename T, class R, int AXES, class F>
+template <typename P, Layout LAYOUT, typename V, int N, typename T, class R, int AXES, class F>
 __device__ void read_each(V (&value)[N], const Placed<T, AXES>& from, V outside, const R& run, int live,
                           const F& place_of) {
 #pragma unroll
     for (int i = 0; i < N; ++i) {
         value[i] = outside;
         if (LAYOUT != Layout::PACKED && i >= live) continue;
-        i64 place[AXES];
+        P place[AXES];
         place_of(place, i);
         if (from.axes.contain(place)) value[i] = V(*from.at(run, i, place));
     }
 }
 
 // The elements of a run's cells; `even`: their places are equally far apart.
-template <Layout LAYOUT, typename V, int N, typename T, class R, int AXES, class F>
+template <typename P, Layout LAYOUT, typename V, int N, typename T, class R, int AXES, class F>
 __device__ void read_places(V (&value)[N], const Placed<T, AXES>& from, V outside, const R& run, int live, bool even,
                             const F& place_of) {
     if constexpr (N > 1 && (R::ONE_PLACE || R::ROWS)) {
         const bool in_row = is_live<LAYOUT>(N - 1, live) && (R::ONE_PLACE || run.left >= N);
-        if (even && in_row && read_even(value, from, outside, run, place_of)) return;
+        if (even && in_row && read_even<P>(value, from, outside, run, place_of)) return;
     }
-    if (LAYOUT != Layout::PACKED || live > 0) return read_each<LAYOUT>(value, from, outside, run, live, place_of);
+    if (LAYOUT != Layout::PACKED || live > 0) return read_each<P, LAYOUT>(value, from, outside, run, live, place_of);
 #pragma unroll
     for (int i = 0; i < N; ++i) value[i] = outside;
 }

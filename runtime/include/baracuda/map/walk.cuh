@@ -88,8 +88,9 @@ template <class R, class Held, int PACKS> struct Reader {
         const Placed<typename Mutable<typename A::element_t>::type, AXES> from{array.data, axes, A::OPERAND};
 #pragma unroll
         for (int k = 0; k < PACKS; ++k)
-            read_places<LAYOUT>(packs[k].lane, from, outside, run[k], live[k], Still::hold(run[k]),
-                                [&](auto& place, int i) { place_of(place, Lane<R, Held>{{held, k, i}, run[k]}); });
+            read_places<typename Still::place_t, LAYOUT>(
+                packs[k].lane, from, outside, run[k], live[k], Still::hold(run[k]),
+                [&](auto& place, int i) { place_of(place, Lane<R, Held>{{held, k, i}, run[k]}); });
     }
 };
 
@@ -105,7 +106,7 @@ template <class R, class Held, int N, int PACKS, bool READS> struct NamedReader 
         using T = typename Mutable<typename A::element_t>::type;
         const Placed<T, AXES> from{array.data, axes, A::OPERAND};
         NamedPacks<T, PACKS> of;
-        named &= of.template find<N>(
+        named &= of.template find<typename Still::place_t, N>(
             from, run, live, [&](auto& place, int k, int i) { place_of(place, Lane<R, Held>{{held, k, i}, run[k]}); });
         if constexpr (READS) of.read(packs, outside);
     }

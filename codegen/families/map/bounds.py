@@ -1,0 +1,145 @@
+"""How large the whole numbers of a program may become: where 31 bits hold them all, kernels compute with 32.
+
+No number exceeds its bound in magnitude. Bounds are made of numbers, fields of the descriptor and sizes of dims, each
+with an underscore before its name and at least 1, so that what is made of a bound is no less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from ...program import Expr
+from ...program.tree import Call, Const, Name, Query, Read, walk
+
+if TYPE_CHECKING:
+    from .op import Body, PlacedRead
+
+_MOST, _LONGEST = 8, 90  # bounds that are worth their evaluation, and characters of one
+_END = 2**31
+
+Term = int | str | tuple[str, "Term", "Term"]  # a sum ("+") or a product ("*") of two
+Bound = frozenset[Term]  # the largest of which is the bound
+Bounds = Mapping[str, Bound]  # of names of whole numbers that have one
+
+
+def bounds_of(bodies: Iterable[Body]) -> tuple[str, ...]:
+    """The bounds of what bodies compute of indices, sizes and fields; () where there is nothing, or one is too long."""
+    terms, computes = set[Term](), False
+    for exprs, bounds in _scopes(bodies):
+        for expr in exprs:
+            found = _tops(expr, bounds)
+            computes = computes or any(isinstance(term, tuple) for term in found)
+            terms |= found
+        computes = computes or any(isinstance(e, Read) for x in exprs for e in walk(x))
+    texts = tuple(sorted(_text(term) for term in _largest(terms)))
+    return texts if computes and len(texts) <= _MOST and max(map(len, texts)) <= _LONGEST else ()
+
+
+def long_scalars(bodies: Iterable[Body]) -> frozenset[str]:
+    """The fields that seed random numbers, which have 64 bits."""
+    exprs = (e for exprs, _ in _scopes(bodies) for x in exprs for e in walk(x))
+    seeds = (arg for e in exprs if isinstance(e, Call) and e.op == "philox" for arg in e.args)
+    return frozenset(e.id for arg in seeds for e in walk(arg) if isinstance(e, Name))
+
+
+def has_bounds(read: PlacedRead) -> bool:
+    """Whether its places are bounded."""
+    exprs, bounds = next(_scopes_of(read))
+    return all(_bound(place, bounds) for place in exprs[: len(read.places)])
+
+
+def _scopes(bodies: Iterable[Body]) -> Iterator[tuple[list[Expr], Bounds]]:
+    """What is computed in one place, and the bounds of what has a name there."""
+    for body in bodies:
+        for of in (body, *(of for _, of in body.kinds)):
+            values = (*of.shared, *of.values)
+            exprs = [v.expr for v in values] + [s.expr for s in of.stores if s.expr] + [s.arg for s in of.sums]
+            exprs += [s.place for s in of.sums if s.place is not None]
+            scalars = (s.name for s in body.scalars if s.kind == "int")
+            yield exprs, _named(scalars, ((v.name, v.expr) for v in values))
+        for read in body.placed:
+            yield from _scopes_of(read)
+
+
+def _scopes_of(read: PlacedRead) -> Iterator[tuple[list[Expr], Bounds]]:
+    scalars = (s.name for s in read.scalars if s.kind == "int")
+    yield [*read.places, *(v.expr for v in read.values)], _named(scalars, ((v.name, v.expr) for v in read.values))
+    for inner in read.placed:
+        yield from _scopes_of(inner)
+
+
+def _named(scalars: Iterable[str], values: Iterable[tuple[str, Expr]]) -> Bounds:
+    bounds = {str(name): frozenset[Term]({f"_{name}"}) for name in scalars}
+    for name, expr in values:
+        if bound := _bound(expr, bounds):
+            bounds[str(name)] = bound
+    return bounds
+
+
+def _tops(expr: Expr, bounds: Bounds) -> set[Term]:
+    """The bounds of the largest parts of `expr` that have one."""
+    match expr:
+        case Call(op="where", args=(condition, a, b)):
+            return _tops(condition, bounds) | _tops(a, bounds) | _tops(b, bounds)
+        case _ if bound := _bound(expr, bounds):
+            return {*bound}
+        case Call(args=parts) | Read(places=parts):
+            return set[Term]().union(*(_tops(part, bounds) for part in parts))
+    arg = getattr(expr, "arg", None)
+    return set() if arg is None else _tops(arg, bounds)
+
+
+def _bound(expr: Expr, bounds: Bounds) -> Bound:
+    """The bound of a whole number that is made of bounded ones, and no less than theirs; empty of anything else."""
+    match expr:
+        case Const(value=int() as value) if not isinstance(value, bool) and abs(value) < _END:
+            return frozenset({max(abs(value), 1)})
+        case Name(id=name):
+            return bounds.get(name, frozenset())
+        case Query(what="index" | "size", of=dim):
+            return frozenset({f"_{dim}"})
+        case Call(op="floor_divide", args=(a, Const(value=int() as by))) if by > 0:
+            return _bound(a, bounds) if by < _END else frozenset()
+        case Call(op="neg" | "abs" | "stop_gradient", args=(a,)):
+            return _bound(a, bounds)
+        case Call(op="invert", args=(a,)):
+            return _each("+", _bound(a, bounds), frozenset({1}))
+        case Call(op=op, args=(*_, a, b)) if op in _OF_TWO:
+            of = _bound(a, bounds), _bound(b, bounds)
+            if not all(of):
+                return frozenset()
+            return of[0] | of[1] if _OF_TWO[op] == "max" else _each(_OF_TWO[op], *of)
+    return frozenset()
+
+
+# How the bound of a number follows from those of the two that it is made of; 2 (a + b) is that of their bits.
+_OF_TWO = {"add": "+", "sub": "+", "mul": "*", "bitwise_and": "2+", "bitwise_or": "2+", "bitwise_xor": "2+"}
+_OF_TWO |= dict.fromkeys(("where", "maximum", "minimum", "floor_divide", "remainder"), "max")
+
+
+def _each(op: str, a: Bound, b: Bound) -> Bound:
+    """The bound of a sum or product of two numbers."""
+    terms = frozenset[Term]((op[-1], x, y) for x in a for y in b)
+    return _each("*", frozenset({2}), terms) if op == "2+" else _largest(terms)
+
+
+def _largest(terms: Iterable[Term]) -> Bound:
+    """Without numbers, and what is part of another, if there is more."""
+    found = {*terms}
+    inner = {part for term in found for part in _parts(term)}
+    return frozenset(term for term in found if term not in inner and not isinstance(term, int)) or frozenset(found)
+
+
+def _parts(term: Term) -> Iterator[Term]:
+    for part in term[1:] if isinstance(term, tuple) else ():
+        yield part
+        yield from _parts(part)
+
+
+def _text(term: Term) -> str:
+    if not isinstance(term, tuple):
+        return str(term)
+    op, *parts = term
+    texts = [f"({_text(x)})" if op == "*" and isinstance(x, tuple) and x[0] == "+" else _text(x) for x in parts]
+    return f" {op} ".join(texts)

@@ -283,7 +283,7 @@ def placed_value(read: PlacedRead, op: MapOp, number: int) -> Code:
     """
     still = "".join(f", {number_in(name, op)}" for name in read.still)
     place = "whole_t" if op.bounds and has_bounds(read) else "i64"
-    return Code(f"PlacedValue<{value_type(read)}, {number}, {place}{still}>")
+    return Code(f"PlacedValue<{value_type(read)}, {stored_type(read.tensor)}, {number}, {place}{still}>")
 
 
 @pass_context

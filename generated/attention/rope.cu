@@ -20,11 +20,11 @@ struct Program : MapProgram {
     };
 
     // The values of cells.
-    struct Cells : Body<Reads<&Args::cosines_, &Args::sines_>, Writes<&Args::y_>, PlacedValue<acc_t, 0, whole_t>,
-        PlacedValue<acc_t, 1, whole_t>, PlacedValue<acc_t, 2, whole_t>> {
-        using x_read_slice = PlacedValue<acc_t, 0, whole_t>;
-        using x_read2_slice = PlacedValue<acc_t, 1, whole_t>;
-        using x_read3_slice = PlacedValue<acc_t, 2, whole_t>;
+    struct Cells : Body<Reads<&Args::cosines_, &Args::sines_>, Writes<&Args::y_>, PlacedValue<acc_t, T, 0, whole_t>,
+        PlacedValue<acc_t, T, 1, whole_t>, PlacedValue<acc_t, T, 2, whole_t>> {
+        using x_read_slice = PlacedValue<acc_t, T, 0, whole_t>;
+        using x_read2_slice = PlacedValue<acc_t, T, 1, whole_t>;
+        using x_read3_slice = PlacedValue<acc_t, T, 2, whole_t>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, x_read_slice(), args.x_, args.x_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {

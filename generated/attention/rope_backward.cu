@@ -22,14 +22,14 @@ struct Program : MapProgram {
     };
 
     // The values of cells.
-    struct Cells : Body<Reads<&Args::cosines_>, Writes<&Args::dx_>, PlacedValue<acc_t, 0, whole_t>,
-        PlacedValue<acc_t, 1, whole_t>, PlacedValue<acc_t, 2, whole_t>, PlacedValue<acc_t, 3, whole_t>,
-        PlacedValue<acc_t, 4, whole_t>> {
-        using dy_read_slice = PlacedValue<acc_t, 0, whole_t>;
-        using sines_read_slice = PlacedValue<acc_t, 1, whole_t>;
-        using dy_read2_slice = PlacedValue<acc_t, 2, whole_t>;
-        using sines_read2_slice = PlacedValue<acc_t, 3, whole_t>;
-        using dy_read3_slice = PlacedValue<acc_t, 4, whole_t>;
+    struct Cells : Body<Reads<&Args::cosines_>, Writes<&Args::dx_>, PlacedValue<acc_t, T, 0, whole_t>,
+        PlacedValue<acc_t, sines_type<T>, 1, whole_t>, PlacedValue<acc_t, T, 2, whole_t>, PlacedValue<acc_t,
+        sines_type<T>, 3, whole_t>, PlacedValue<acc_t, T, 4, whole_t>> {
+        using dy_read_slice = PlacedValue<acc_t, T, 0, whole_t>;
+        using sines_read_slice = PlacedValue<acc_t, sines_type<T>, 1, whole_t>;
+        using dy_read2_slice = PlacedValue<acc_t, T, 2, whole_t>;
+        using sines_read2_slice = PlacedValue<acc_t, sines_type<T>, 3, whole_t>;
+        using dy_read3_slice = PlacedValue<acc_t, T, 4, whole_t>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, dy_read_slice(), args.dy_, args.dy_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {

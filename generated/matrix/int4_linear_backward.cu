@@ -43,11 +43,11 @@ struct Program : MapProgram {
     };
 
     // The values of cells.
-    struct Cells : Body<Reads<>, Writes<&Args::w_held_>, PlacedValue<i64, 0, whole_t, 4>, PlacedValue<acc_t, 1,
-        whole_t, 4>, PlacedValue<acc_t, 2, whole_t, 4>> {
-        using codes_read_slice = PlacedValue<i64, 0, whole_t, 4>;
-        using zero_read_slice = PlacedValue<acc_t, 1, whole_t, 4>;
-        using scale_read_slice = PlacedValue<acc_t, 2, whole_t, 4>;
+    struct Cells : Body<Reads<>, Writes<&Args::w_held_>, PlacedValue<i64, codes_type<T>, 0, whole_t, 4>,
+        PlacedValue<acc_t, T, 1, whole_t, 4>, PlacedValue<acc_t, T, 2, whole_t, 4>> {
+        using codes_read_slice = PlacedValue<i64, codes_type<T>, 0, whole_t, 4>;
+        using zero_read_slice = PlacedValue<acc_t, T, 1, whole_t, 4>;
+        using scale_read_slice = PlacedValue<acc_t, T, 2, whole_t, 4>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, codes_read_slice(), args.codes_, args.codes_axes,
                         i64(0), [&](auto& place, const auto& lane) {

@@ -67,8 +67,8 @@ struct Program : MapProgram {
     };
 
     // The terms of sums, and the values of their cells.
-    struct Terms : Body<Reads<&Args::dy_, &Args::places_>, Writes<>, PlacedValue<acc_t, 0, i64, 2>> {
-        using rows_read_slice = PlacedValue<acc_t, 0, i64, 2>;
+    struct Terms : Body<Reads<&Args::dy_, &Args::places_>, Writes<>, PlacedValue<acc_t, T, 0, i64, 2>> {
+        using rows_read_slice = PlacedValue<acc_t, T, 0, i64, 2>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, rows_read_slice(), args.rows_, args.rows_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {

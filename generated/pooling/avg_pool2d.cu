@@ -24,8 +24,8 @@ struct Program : MapProgram {
     };
 
     // The terms of sums, and the values of their cells.
-    struct Terms : Body<Reads<>, Writes<>, PlacedValue<acc_t, 0, whole_t>> {
-        using x_read_slice = PlacedValue<acc_t, 0, whole_t>;
+    struct Terms : Body<Reads<>, Writes<>, PlacedValue<acc_t, T, 0, whole_t>> {
+        using x_read_slice = PlacedValue<acc_t, T, 0, whole_t>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, x_read_slice(), args.x_, args.x_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {

@@ -24,8 +24,8 @@ struct Program : MapProgram {
     };
 
     // The terms of sums, and the values of their cells.
-    struct Terms : Body<Reads<>, Writes<>, PlacedValue<acc_t, 0, whole_t, 2, 4, 5, 3>> {
-        using dy_read_slice = PlacedValue<acc_t, 0, whole_t, 2, 4, 5, 3>;
+    struct Terms : Body<Reads<>, Writes<>, PlacedValue<acc_t, T, 0, whole_t, 2, 4, 5, 3>> {
+        using dy_read_slice = PlacedValue<acc_t, T, 0, whole_t, 2, 4, 5, 3>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, dy_read_slice(), args.dy_, args.dy_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {

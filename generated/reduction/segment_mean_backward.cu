@@ -18,10 +18,10 @@ struct Program : MapProgram {
     };
 
     // The values of cells.
-    struct Cells : Body<Reads<&Args::ids_>, Writes<&Args::dx_>, PlacedValue<acc_t, 0, i64, 1>, PlacedValue<acc_t, 1,
-        i64, 1>> {
-        using count_read_slice = PlacedValue<acc_t, 0, i64, 1>;
-        using dy_read_slice = PlacedValue<acc_t, 1, i64, 1>;
+    struct Cells : Body<Reads<&Args::ids_>, Writes<&Args::dx_>, PlacedValue<acc_t, acc_of<T>, 0, i64, 1>,
+        PlacedValue<acc_t, T, 1, i64, 1>> {
+        using count_read_slice = PlacedValue<acc_t, acc_of<T>, 0, i64, 1>;
+        using dy_read_slice = PlacedValue<acc_t, T, 1, i64, 1>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, count_read_slice(), args.count_, args.count_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {

@@ -15,8 +15,8 @@ struct Program : MapProgram {
     };
 
     // The values of cells.
-    struct Cells : Body<Reads<&Args::ids_>, Writes<&Args::y_>, PlacedValue<acc_t, 0, i64, 0>> {
-        using table_read_slice = PlacedValue<acc_t, 0, i64, 0>;
+    struct Cells : Body<Reads<&Args::ids_>, Writes<&Args::y_>, PlacedValue<acc_t, T, 0, i64, 0>> {
+        using table_read_slice = PlacedValue<acc_t, T, 0, i64, 0>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, table_read_slice(), args.table_, args.table_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {

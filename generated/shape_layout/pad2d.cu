@@ -17,8 +17,8 @@ struct Program : MapProgram {
     };
 
     // The values of cells.
-    struct Cells : Body<Reads<>, Writes<&Args::y_>, PlacedValue<acc_t, 0, whole_t>> {
-        using x_read_slice = PlacedValue<acc_t, 0, whole_t>;
+    struct Cells : Body<Reads<>, Writes<&Args::y_>, PlacedValue<acc_t, T, 0, whole_t>> {
+        using x_read_slice = PlacedValue<acc_t, T, 0, whole_t>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, x_read_slice(), args.x_, args.x_axes,
                         acc_t(args.value_), [&](auto& place, const auto& lane) {

@@ -95,13 +95,17 @@ template <typename T, int N> struct alignas(alignof(Pack<T, N>)) PackWords {
     }
     __device__ void set(const Pack<T, N>& pack) { *this = __builtin_bit_cast(PackWords, pack); }
     __device__ Pack<T, N> pack() {
+        settle();
+        return __builtin_bit_cast(Pack<T, N>, *this);
+    }
+    // Words from here on, whatever they were made of.
+    __device__ void settle() {
 #ifndef BARACUDA_HOST
         if constexpr (sizeof(W) == 4) {
 #pragma unroll
             for (W& w : word) asm("" : "+r"(w));
         }
 #endif
-        return __builtin_bit_cast(Pack<T, N>, *this);
     }
 };
 

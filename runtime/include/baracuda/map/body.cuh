@@ -18,15 +18,52 @@ template <typename T, int OPERAND_, bool PRESENT_ = true> struct Array {
 template <typename PLACE, int... OPERANDS> struct Operands;
 // What is read at computed places of type PLACE, as a value of type V: number NUMBER of a body. Places are equally far
 // apart in a run along which operands STILL do not move.
-template <typename V, int NUMBER, typename PLACE, int... STILL> struct PlacedValue {
+template <typename V, typename T, int NUMBER, typename PLACE, int... STILL> struct PlacedValue {
     using element_t = V;
     using Still = Operands<PLACE, STILL...>;
 };
+// N elements that were read so, as they are in memory: values would take more registers. Those that are `missing` have
+// the value `outside`, if T cannot hold it.
+template <typename V, typename T, int N> struct PlacedPack {
+    PackWords<T, N> words;
+    unsigned missing;
+    V outside;
+
+    __device__ void clear(V value) {
+        outside = value;
+        Pack<T, N> pack;
+#pragma unroll
+        for (int i = 0; i < N; ++i) pack.lane[i] = T(value);
+        words.set(pack);
+        missing = V(T(value)) == value ? 0 : (1u << N) - 1;  // known of 0 and infinities
+    }
+    // All of an aligned pack, or nothing.
+    __device__ void load_if(const T* address, bool should) {
+        words.load_if(address, should);
+        missing = should ? 0 : missing;
+    }
+    // Element i is what `read(element, i)` reads, if it does.
+    template <class Read> __device__ void each(const Read& read) {
+        Pack<T, N> pack = __builtin_bit_cast(Pack<T, N>, words);
+#pragma unroll
+        for (int i = 0; i < N; ++i)
+            if (read(pack.lane[i], i)) missing &= ~(1u << i);
+        words.set(pack);
+        words.settle();
+    }
+};
+template <typename V, typename T, int N> __device__ V value_of(const PlacedPack<V, T, N>& of, int i) {
+    return of.missing >> i & 1 ? of.outside : V(value_of(__builtin_bit_cast(Pack<T, N>, of.words), i));
+}
 template <auto...> struct Reads {};
 template <auto...> struct Writes {};
 
 template <class A, int N, int PACKS> struct PacksIn {
     Pack<typename Mutable<typename A::element_t>::type, N> pack[PACKS];
+};
+template <typename V, typename T, int NUMBER, typename PLACE, int... STILL, int N, int PACKS>
+struct PacksIn<PlacedValue<V, T, NUMBER, PLACE, STILL...>, N, PACKS> {
+    PlacedPack<V, T, N> pack[PACKS];
 };
 template <class A, int N, int PACKS> struct PacksOut {
     Pack<typename A::element_t, N> pack[PACKS];

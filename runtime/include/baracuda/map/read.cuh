@@ -2,6 +2,7 @@
 #pragma once
 
 #include <baracuda/map/access.cuh>
+#include <baracuda/map/body.cuh>
 
 namespace baracuda {
 
@@ -59,26 +60,11 @@ template <typename T, int AXES> struct Placed {
     }
 };
 
-// The elements of an aligned pack, or what is read outside of the array.
-template <typename V, int N, typename T> __device__ void read_pack(V (&value)[N], const T* from, bool inside,
-                                                                   V outside) {
-    PackWords<T, N> words;
-    Pack<T, N> fill;
-#pragma unroll
-    for (int i = 0; i < N; ++i) fill.lane[i] = T(outside);
-    words.set(fill);
-    words.load_if(from, inside);
-    const bool in_words = V(fill.lane[0]) == outside;  // known of 0 and infinities; a word is several lanes
-    const Pack<T, N> pack = words.pack();
-#pragma unroll
-    for (int i = 0; i < N; ++i) value[i] = in_words || inside ? V(value_of(pack, i)) : outside;
-}
-
 // Reads the cells of a run whose places are equally far apart, and so are their addresses; `place_of(place, i)`
 // computes the place of cell i. All are inside if the first and the last one are, and outside if these two leave the
 // array on one side. False if neither is known.
 template <typename P, typename V, int N, typename T, class R, int AXES, class F>
-__device__ bool read_even(V (&value)[N], const Placed<T, AXES>& from, V outside, const R& run, const F& place_of) {
+__device__ bool read_even(PlacedPack<V, T, N>& to, const Placed<T, AXES>& from, const R& run, const F& place_of) {
     P first[AXES], last[AXES];
     place_of(first, 0);
     place_of(last, N - 1);
@@ -89,15 +75,14 @@ __device__ bool read_even(V (&value)[N], const Placed<T, AXES>& from, V outside,
     const auto across = run.last_stride_of(from.operand) * (N - 1) + offset_of(I(end - begin));
     const T* const start = run.at(from.data, from.operand, 0, begin);
     if (!inside | (across == N - 1 & reinterpret_cast<u64>(start) % alignof(Pack<T, N>) == 0)) {
-        read_pack(value, start, inside, outside);
+        to.load_if(start, inside);
         return true;
     }
-    Pack<T, N> pack;
     const auto apart = across / (N - 1);
-#pragma unroll
-    for (int i = 0; i < N; ++i) pack.lane[i] = start[i * apart];
-#pragma unroll
-    for (int i = 0; i < N; ++i) value[i] = V(value_of(pack, i));
+    to.each([&](T& element, int i) {
+        element = start[i * apart];
+        return true;
+    });
     return true;
 }
 
@@ -130,52 +115,39 @@ template <typename T, int PACKS> struct NamedPacks {
         return all;
     }
     // Reads them: all are in flight before anything is made of one.
-    template <typename V, int N> __device__ void read(Pack<V, N> (&packs)[PACKS], V outside) const {
-        PackWords<T, N> words[PACKS], fill;
-        Pack<T, N> one;
-#pragma unroll
-        for (int i = 0; i < N; ++i) one.lane[i] = T(outside);
-        fill.set(one);
+    template <typename V, int N> __device__ void read(PlacedPack<V, T, N> (&packs)[PACKS], V outside) const {
 #pragma unroll
         for (int k = 0; k < PACKS; ++k) {
-            words[k] = fill;
-            words[k].load_if(start[k], inside[k]);
-        }
-        const bool in_words = V(one.lane[0]) == outside;  // known of 0 and infinities; a word is several lanes
-#pragma unroll
-        for (int k = 0; k < PACKS; ++k) {
-            const Pack<T, N> pack = words[k].pack();
-#pragma unroll
-            for (int i = 0; i < N; ++i) packs[k].lane[i] = in_words || inside[k] ? V(value_of(pack, i)) : outside;
+            packs[k].clear(outside);
+            packs[k].load_if(start[k], inside[k]);
         }
     }
 };
 
 // Computes the place of each cell by itself. Of a PACKED run, all cells exist.
 template <typename P, Layout LAYOUT, typename V, int N, typename T, class R, int AXES, class F>
-__device__ void read_each(V (&value)[N], const Placed<T, AXES>& from, V outside, const R& run, int live,
+__device__ void read_each(PlacedPack<V, T, N>& to, const Placed<T, AXES>& from, const R& run, int live,
                           const F& place_of) {
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
-        value[i] = outside;
-        if (LAYOUT != Layout::PACKED && i >= live) continue;
+    to.each([&](T& element, int i) {
+        if (LAYOUT != Layout::PACKED && i >= live) return false;
         P place[AXES];
         place_of(place, i);
-        if (from.axes.contain(place)) value[i] = V(*from.at(run, i, place));
-    }
+        const bool inside = from.axes.contain(place);
+        if (inside) element = *from.at(run, i, place);
+        return inside;
+    });
 }
 
 // The elements of a run's cells; `even`: their places are equally far apart.
 template <typename P, Layout LAYOUT, typename V, int N, typename T, class R, int AXES, class F>
-__device__ void read_places(V (&value)[N], const Placed<T, AXES>& from, V outside, const R& run, int live, bool even,
-                            const F& place_of) {
+__device__ void read_places(PlacedPack<V, T, N>& to, const Placed<T, AXES>& from, V outside, const R& run, int live,
+                            bool even, const F& place_of) {
+    to.clear(outside);
     if constexpr (N > 1 && (R::ONE_PLACE || R::ROWS)) {
         const bool in_row = is_live<LAYOUT>(N - 1, live) && (R::ONE_PLACE || run.left >= N);
-        if (even && in_row && read_even<P>(value, from, outside, run, place_of)) return;
+        if (even && in_row && read_even<P>(to, from, run, place_of)) return;
     }
-    if (LAYOUT != Layout::PACKED || live > 0) return read_each<P, LAYOUT>(value, from, outside, run, live, place_of);
-#pragma unroll
-    for (int i = 0; i < N; ++i) value[i] = outside;
+    if (LAYOUT != Layout::PACKED || live > 0) read_each<P, LAYOUT>(to, from, run, live, place_of);
 }
 
 }  // namespace baracuda

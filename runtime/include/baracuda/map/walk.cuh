@@ -89,7 +89,7 @@ template <class R, class Held, int PACKS> struct Reader {
 #pragma unroll
         for (int k = 0; k < PACKS; ++k)
             read_places<typename Still::place_t, LAYOUT>(
-                packs[k].lane, from, outside, run[k], live[k], Still::hold(run[k]),
+                packs[k], from, outside, run[k], live[k], Still::hold(run[k]),
                 [&](auto& place, int i) { place_of(place, Lane<R, Held>{{held, k, i}, run[k]}); });
     }
 };

@@ -44,14 +44,13 @@ template <class Args, class P> struct MadeRead {
     template <typename T> __device__ void operator()(Pack<T, 1> (&pack)[1], const T* data, int operand) const {
         pack[0].lane[0] = data[offset(operand)];
     }
-    template <class Still, typename V, class A, class Axes, typename Outside, class F>
-    __device__ void at(Pack<V, 1> (&pack)[1], const A& array, const Axes& axes, Outside outside,
-                       const F& place_of) const {
+    template <class Still, class Held, class A, class Axes, typename Outside, class F>
+    __device__ void at(Held (&pack)[1], const A& array, const Axes& axes, Outside outside, const F& place_of) const {
         PlaceOf<Axes> place;
         place_of(place.of, lane);
-        pack[0].lane[0] = V(outside);
+        pack[0].clear(outside);
         if (axes.contain(place.of))
-            pack[0].lane[0] = V(array.data[offset(A::OPERAND) + axes.template offset<i64>(place.of)]);
+            pack[0].load_if(array.data + offset(A::OPERAND) + axes.template offset<i64>(place.of), true);
     }
     template <class Axes> struct PlaceOf;
     template <int AXES> struct PlaceOf<PlacedAxes<AXES>> {

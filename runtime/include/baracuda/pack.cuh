@@ -85,6 +85,29 @@ template <typename T, int N> struct alignas(alignof(Pack<T, N>)) PackWords {
 #endif
         if (should) load(address);
     }
+    // N elements from any address on: of two bytes, in words of which a half is loaded alone where it begins and ends.
+    __device__ void load_unaligned(const T* address) {
+        if constexpr (sizeof(T) == 2 && N > 2) {
+            constexpr int WORDS = N / 2;
+            if (reinterpret_cast<u64>(address) % 4 == 0) {
+#pragma unroll
+                for (int i = 0; i < WORDS; ++i) word[i] = *aligned<const unsigned>(address + 2 * i);
+                return;
+            }
+            unsigned next[WORDS + 1];
+            next[0] = unsigned(*aligned<const unsigned short>(address)) << 16;
+            next[WORDS] = *aligned<const unsigned short>(address + N - 1);
+#pragma unroll
+            for (int i = 1; i < WORDS; ++i) next[i] = *aligned<const unsigned>(address + 2 * i - 1);
+#pragma unroll
+            for (int i = 0; i < WORDS; ++i) word[i] = next[i] >> 16 | next[i + 1] << 16;
+        } else {
+            Pack<T, N> pack;
+#pragma unroll
+            for (int i = 0; i < N; ++i) pack.lane[i] = address[i];
+            set(pack);
+        }
+    }
     // The caller discards elements outside of [first, end): other threads may be storing them.
     __device__ void load_part(const T* address, [[maybe_unused]] const T* first, [[maybe_unused]] const T* end) {
 #ifdef BARACUDA_HOST_CHECK

@@ -42,6 +42,12 @@ template <typename V, typename T, int N> struct PlacedPack {
         words.load_if(address, should);
         missing = should ? 0 : missing;
     }
+    // All of what begins anywhere.
+    __device__ void load_unaligned(const T* address) {
+        words.load_unaligned(address);
+        words.settle();
+        missing = 0;
+    }
     // Element i is what `read(element, i)` reads, if it does.
     template <class Read> __device__ void each(const Read& read) {
         Pack<T, N> pack = __builtin_bit_cast(Pack<T, N>, words);

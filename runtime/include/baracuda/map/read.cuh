@@ -78,6 +78,10 @@ __device__ bool read_even(PlacedPack<V, T, N>& to, const Placed<T, AXES>& from, 
         to.load_if(start, inside);
         return true;
     }
+    if (across == N - 1) {
+        to.load_unaligned(start);
+        return true;
+    }
     const auto apart = across / (N - 1);
     to.each([&](T& element, int i) {
         element = start[i * apart];

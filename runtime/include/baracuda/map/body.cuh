@@ -35,7 +35,8 @@ template <typename V, typename T, int N> struct PlacedPack {
 #pragma unroll
         for (int i = 0; i < N; ++i) pack.lane[i] = T(value);
         words.set(pack);
-        missing = V(T(value)) == value ? 0 : (1u << N) - 1;  // known of 0 and infinities
+        const bool is_zero_or_infinity = value + value == value;  // known in time of what is written out
+        missing = is_zero_or_infinity || V(T(value)) == value ? 0 : (1u << N) - 1;
     }
     // All of an aligned pack, or nothing.
     __device__ void load_if(const T* address, bool should) {

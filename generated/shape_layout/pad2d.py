@@ -38,6 +38,7 @@ class Pad2dPlan(rt.MapPlan[Pad2dDescriptor]):
     CELL_INDICES = ("i", "j")
     SCALARS = ("top", "left", "value")
     BOUNDS = ("_i + _top", "_j + _left")
+    FILLS = (("value", "x"),)
 
     def run(self, *, x: rt.Array, y: rt.Array, workspace: rt.Workspace = None, stream: rt.Stream = None) -> None:
         return self._run((x, y), workspace, stream)

@@ -52,6 +52,7 @@ def walk(op: MapOp) -> dict[str, Any]:
         "copies": dict(op.copies),
         "lists": op.lists,
         "bounds": op.bounds,
+        "fills": op.fills,
     }
 
 

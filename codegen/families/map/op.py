@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import isinf
 from typing import Any
 
 from baracuda.runtime import MapPlan, Schedule
 
 from ...lower.op import Op, Scalar, Tensor, Value
 from ...program import Call, Expr
-from ...program.tree import walk
+from ...program.tree import Const, walk
+from ...program.tree import Name as FieldName
 from ...spec.names import in_kernel
 from ...text import Code, Name
 from .bounds import bounds_of, long_scalars
@@ -188,6 +190,16 @@ class MapOp(Op):
     def bounds(self) -> tuple[str, ...]:
         """Where kernels may compute with 32-bit numbers: what must be below 2^31, as formulas."""
         return bounds_of(self.bodies)
+
+    @property
+    def fills(self) -> tuple[tuple[Name, Name], ...]:
+        """The fields that are read outside of arrays, each with an array; () if something else that is inexact is."""
+        placed = [read for body in self.bodies for read in body.placed]
+        others = [of.outside.value for of in placed if isinstance(of.outside, Const)]
+        if any(other and not isinf(other) for other in others):
+            return ()
+        fields = ((of.outside.id, of.tensor.name) for of in placed if isinstance(of.outside, FieldName))
+        return tuple(dict.fromkeys((Name(field), Name(tensor)) for field, tensor in fields))
 
     @property
     def long_scalars(self) -> frozenset[str]:

@@ -35,3 +35,4 @@ class MapPass:
     copies: Mapping[str, str] | None = None
     lists: tuple[str, ...] = ()
     bounds: tuple[str, ...] = ()
+    fills: tuple[tuple[str, str], ...] = ()

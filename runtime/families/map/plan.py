@@ -56,6 +56,7 @@ class MapPlan(PassedPlan[M]):
     SCALARS: ClassVar[tuple[str, ...]] = ()  # descriptor fields the kernel reads
     SUM_OUTPUTS: ClassVar[tuple[str, ...]] = ()  # arguments that are made of sums
     LISTS: ClassVar[tuple[str, ...]] = ()  # of reductions by an index: the array of keys, and the dim of the index
+    FILLS: ClassVar[tuple[tuple[str, str], ...]] = ()  # fields that are read outside of arrays, each with its array
     BOUNDS: ClassVar[tuple[str, ...]] = ()  # formulas: if all are below 2^31, kernels compute with 32-bit numbers
     COPIES: ClassVar[dict[str, str]] = {}  # outputs -> the input that they equal
     SPACE: ClassVar[tuple[Group, ...] | None] = None  # of a pass: the dims of its cells, if not all
@@ -185,6 +186,17 @@ class MapPlan(PassedPlan[M]):
             count = math.prod(self._space.extent.values())
         return max(count, self._largest) >= _NARROW
 
+    def _holds_fills(self, types: Sequence[ElementKind]) -> bool:
+        """Whether arrays of these types can hold what is read outside of them."""
+        chosen = dict(zip(self.CHOSEN, types, strict=True))
+        for field, name in self.FILLS:
+            dtype = self.ARGUMENTS[name].dtypes[0]
+            row = chosen.get(name, self.element if dtype == "T" else ElementKind(dtype)).row
+            value = row.acc.row.numpy.type(getattr(self.descriptor, field))
+            if row.numpy.type(value) != value:
+                return False
+        return True
+
     @cached_property
     def _largest(self) -> int:
         """The bound of the program's whole numbers."""
@@ -265,6 +277,8 @@ class MapPlan(PassedPlan[M]):
             constants["SPLAT"] = sum(1 << operand for operand in splat)
             if self.BOUNDS and not wide:
                 constants["SHORT"] = 1
+            if self.FILLS:
+                constants["EXACT_FILL"] = int(self._holds_fills(types))
             source = self._sources[key] = kernel_source(
                 self._row,
                 {**constants, **self._kind, **self._number},

@@ -22,6 +22,12 @@ template <typename V, typename T, int NUMBER, typename PLACE, int... STILL> stru
     using element_t = V;
     using Still = Operands<PLACE, STILL...>;
 };
+// Whether the plan knows that arrays can hold the fields that are read outside of them.
+#ifdef BARACUDA_EXACT_FILL
+constexpr bool EXACT_FILL = BARACUDA_EXACT_FILL;
+#else
+constexpr bool EXACT_FILL = false;
+#endif
 // N elements that were read so, as they are in memory: values would take more registers. Those that are `missing` have
 // the value `outside`, if T cannot hold it.
 template <typename V, typename T, int N> struct PlacedPack {
@@ -36,7 +42,7 @@ template <typename V, typename T, int N> struct PlacedPack {
         for (int i = 0; i < N; ++i) pack.lane[i] = T(value);
         words.set(pack);
         const bool is_zero_or_infinity = value + value == value;  // known in time of what is written out
-        missing = is_zero_or_infinity || V(T(value)) == value ? 0 : (1u << N) - 1;
+        missing = EXACT_FILL || is_zero_or_infinity || V(T(value)) == value ? 0 : (1u << N) - 1;
     }
     // All of an aligned pack, or nothing.
     __device__ void load_if(const T* address, bool should) {

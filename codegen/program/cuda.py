@@ -23,8 +23,8 @@ _CAST |= {"f64": "double({})"}
 def to_cuda(expr: Expr, kinds: Kinds, short: bool = False) -> Code:
     """Print `expr` as CUDA in terms of the element type T and the accumulator's acc_t.
 
-    A name has an underscore behind it, as `names.in_kernel` says. Whole numbers are 64-bit ones; where they are `short`,
-    they have the type that follows from what they are made of.
+    A name has an underscore behind it, as `names.in_kernel` says. Numbers written out have 64 bits; where they are
+    `short`, whole numbers have the type of what they are made of.
     """
     return Code(_Printer(kinds, short).text(expr, kind_of(expr, kinds)))
 

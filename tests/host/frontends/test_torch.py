@@ -59,7 +59,14 @@ def problems(op: str, element: str) -> tuple[Problem, ...]:
 
 
 def numbers(problem: Problem, *, device: str = "cpu") -> dict[str, Any]:
-    return {n: torch.from_numpy(np.array(a)).to(device) for n, a in problem.draw().items()}
+    return {n: tensor_of(np.array(a)).to(device) for n, a in problem.draw().items()}
+
+
+def tensor_of(array: np.ndarray[Any, Any]) -> Any:
+    """The same numbers as a tensor, of types that NumPy lacks too."""
+    if array.dtype.kind != "V":
+        return torch.from_numpy(array)
+    return torch.from_numpy(array.view(f"u{array.itemsize}")).view(getattr(torch, array.dtype.name))
 
 
 TYPES = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16}

@@ -47,5 +47,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 21 2 21 2 0*2 3 0 6*2 2 1 templates/map_bodies.jinja:40 1 2 0 3 2 1 -34 39 2
-// @lines -8 1 -43 9 39 2*3 -54 63 -54 7 0 10 59 1*2 templates/map.cu.jinja:77 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 31 2 21 2 0*2 3 0 6*2 2 1 templates/map_bodies.jinja:40 1 2 0 3 2 1 -34 39 2
+// @lines -8 1 -43 9 39 2*3 -54 63 -54 7 0 10 59 1*2 templates/map.cu.jinja:92 1 5 1

@@ -13,8 +13,9 @@ from baracuda.codegen.families.map.spec import MapSpec
 from baracuda.codegen.families.row.spec import RowSpec
 from baracuda.codegen.program import Line, Scope, kind_of, parse, to_source
 from baracuda.codegen.program.derive import RULES, Forward, derive
-from baracuda.codegen.program.evaluate import Space, evaluate
+from baracuda.codegen.program.evaluate import evaluate
 from baracuda.codegen.program.ops import OPS
+from baracuda.codegen.program.space import Space
 from baracuda.codegen.spec.load import load_folder
 from baracuda.codegen.spec.scope import kinds_of, scope_of
 from baracuda.runtime import SpecError

@@ -11,7 +11,8 @@ import pytest
 
 from baracuda.codegen.program import Const, Line, ProgramError, Scope, kind_of, parse, to_source
 from baracuda.codegen.program.bounds import Arithmetic, Bounded, bound
-from baracuda.codegen.program.derive import Forward, derive
+from baracuda.codegen.program.derive import derive
+from baracuda.codegen.program.derived_lines import Forward
 from baracuda.codegen.program.evaluate import evaluate
 from baracuda.codegen.program.space import Space
 from baracuda.codegen.program.tree import Axes

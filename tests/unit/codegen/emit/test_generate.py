@@ -311,7 +311,7 @@ def test_no_op_is_known_to_the_generator() -> None:
 KNOW_AN_OP = (
     "checking/oracles/references/",
     "checking/compare/torch_",
-    "cli/main.py",
+    "cli/commands/demo.py",
     *(f"cli/demo/{name}.py" for name in ("activations", "demo", "verdict", "rms_norm")),
 )
 

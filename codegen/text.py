@@ -85,8 +85,12 @@ def python(value: object) -> Code:
     return Code(f"{opens}{', '.join(between)}{',' if opens == '(' and len(items) == 1 else ''}{closes}")
 
 
-def laid_out(value: object, indent: int, used: int = 0) -> Code:
-    """A value as Python, broken over lines where it is too long behind `used` columns; `indent` is the statement's."""
+_SMALL = 44  # columns of items of which several share a line
+
+
+def laid_out(value: object, indent: int, used: int = 0, after: int = 0) -> Code:
+    """A value as Python, broken over lines where it is too long beside `used` columns, of which so many are `after` it;
+    `indent` is the statement's."""
     flat = python(value)
     if used + len(flat) <= COLUMNS:
         return flat
@@ -97,11 +101,15 @@ def laid_out(value: object, indent: int, used: int = 0) -> Code:
     opens, items, closes = _items(value)
     width = COLUMNS - inner - 1
     flat_items = [f"{key}{python(item)}" for key, item in items]
-    short = type(value) is not tuple or all(isinstance(item, str) for _, item in items)
+    short = type(value) is not tuple or all(len(item) <= _SMALL or item[0] == '"' for item in flat_items)
+    column = used - after + len(opens)
+    lines = _filled(flat_items, COLUMNS - column - max(1, len(closes) + after), ", ") if short else []
+    if len(lines) > 1 and column + max(map(len, lines)) < COLUMNS - len(closes) - after:
+        return Code(opens + f",\n{' ' * column}".join(lines) + closes)
     if short and max(map(len, flat_items)) <= width:
         lines = [f"{line}," for line in _filled(flat_items, width, ", ")]
     else:
-        lines = [f"{key}{laid_out(item, inner, inner + len(key) + 1)}," for key, item in items]
+        lines = [f"{key}{laid_out(item, inner, inner + len(key) + 1, 1)}," for key, item in items]
     return Code("\n".join([opens, *(" " * inner + line for line in lines), " " * indent + closes]))
 
 

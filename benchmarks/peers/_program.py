@@ -11,8 +11,8 @@ import torch
 
 from baracuda.checking.problems.problem import Problem
 from baracuda.codegen.program import parse
-from baracuda.codegen.program.evaluate import Space
 from baracuda.codegen.program.ops import OPS
+from baracuda.codegen.program.space import Space
 from baracuda.codegen.program.tree import Call, Cast, Const, Expr, Name, Query, Read, Reduce, walk
 from baracuda.codegen.spec.scope import scope_of
 from baracuda.codegen.spec.spec import ProgramSpec

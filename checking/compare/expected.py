@@ -13,7 +13,8 @@ from baracuda.codegen.spec.spec import OpSpec
 from baracuda.runtime import ElementKind
 
 from ..problems.problem import Arrays, Problem
-from .torch_values import FORWARD, Values, torch_module
+from .torch_tensors import Values
+from .torch_values import FORWARD, torch_module
 
 
 @dataclass(frozen=True)

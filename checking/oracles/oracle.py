@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from baracuda.codegen.program.evaluate import Bounded
+from baracuda.codegen.program.bounds import Bounded
 from baracuda.runtime import ElementKind
 
 from ..problems.problem import Arrays, Problem, ProgramProblem

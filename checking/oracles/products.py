@@ -37,12 +37,17 @@ def _int4(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any
 
 
 def _grouped(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
+    return {"y": _in_groups(fields, arrays["ends"], lambda group, rows: arrays["x"][rows] @ arrays["w"][group].T)}
+
+
+def _in_groups(fields: Mapping[str, Any], ends: Any, product: Callable[[int, slice], Any]) -> Any:
+    """What `product` gives for each group and its rows, which end where the group does; 0 after the last."""
     y, begin = np.zeros((fields["tokens"], fields["out_features"])), 0
-    for matrix, end in zip(arrays["w"], arrays["ends"], strict=True):
+    for group, end in enumerate(ends):
         end = max(begin, min(int(end), fields["tokens"]))
-        y[begin:end] = arrays["x"][begin:end] @ matrix.T
+        y[begin:end] = product(group, slice(begin, end))
         begin = end
-    return {"y": y}
+    return y
 
 
 def _swiglu(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
@@ -83,12 +88,8 @@ def _blocks(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, A
 
 
 def _grouped_blocks(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
-    y, begin = np.zeros((fields["tokens"], fields["out_features"])), 0
-    for matrix, scale, end in zip(arrays["w"], arrays["scale_w"], arrays["ends"], strict=True):
-        end = max(begin, min(int(end), fields["tokens"]))
-        y[begin:end] = _in_blocks(arrays["x"][begin:end], matrix, arrays["scale_x"][begin:end], scale)
-        begin = end
-    return {"y": y}
+    x, scale_x, w, scale_w, ends = (arrays[name] for name in ("x", "scale_x", "w", "scale_w", "ends"))
+    return {"y": _in_groups(fields, ends, lambda of, rows: _in_blocks(x[rows], w[of], scale_x[rows], scale_w[of]))}
 
 
 def _whole(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:

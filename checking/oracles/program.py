@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from baracuda.codegen.program import Line, Name, Scope, parse
-from baracuda.codegen.program.evaluate import Arithmetic, Bounded, Space, bound, evaluate
+from baracuda.codegen.program.bounds import Arithmetic, Bounded, bound
+from baracuda.codegen.program.evaluate import evaluate
 from baracuda.codegen.program.ops import NumPy, error_slope
+from baracuda.codegen.program.space import Space
 from baracuda.codegen.spec.backward import derived_program
 from baracuda.codegen.spec.parts import ReadTensor
 from baracuda.codegen.spec.scope import scope_of

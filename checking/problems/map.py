@@ -13,7 +13,7 @@ import numpy as np
 from baracuda.codegen.conditions.parse import evaluate_condition
 from baracuda.codegen.families.map.program import Parts, split
 from baracuda.codegen.families.map.spec import MapSpec
-from baracuda.codegen.program.evaluate import Space
+from baracuda.codegen.program.space import Space
 from baracuda.runtime import KernelSku, Schedule
 from baracuda.runtime.families.map.geometry import IndexSpace
 

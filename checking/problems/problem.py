@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from baracuda.codegen.program.evaluate import Space
+from baracuda.codegen.program.space import Space
 from baracuda.codegen.spec.parts import TensorSpec
 from baracuda.codegen.spec.spec import OpSpec, ProgramSpec
 from baracuda.runtime import BaracudaError, ElementKind, KernelSku, PlanPreference, TensorView

@@ -11,7 +11,7 @@ import numpy as np
 
 from baracuda.codegen.families.row.spec import RowSpec, RowTensor
 from baracuda.codegen.program import Reduce, parse
-from baracuda.codegen.program.evaluate import Space
+from baracuda.codegen.program.space import Space
 from baracuda.codegen.program.tree import reads
 from baracuda.codegen.spec.scope import scope_of
 from baracuda.runtime import KernelSku

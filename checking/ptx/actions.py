@@ -10,10 +10,11 @@ from baracuda.runtime import KernelInternal
 
 from . import memory_actions, warp_actions
 from .group import Group, Run
+from .lanes import DTYPES
 from .memory import ORIGIN
 from .module import Instruction
 from .registers import Registers
-from .values import DTYPES, no_row, row_of
+from .values import no_row, row_of
 
 
 def action_of(frame: Registers, instruction: Instruction) -> Run:

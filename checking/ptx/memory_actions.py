@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from .group import Group, Run
+from .lanes import DTYPES
 from .memory import LOCAL, SHARED
 from .module import Instruction, listed
 from .numbers import Lanes
 from .registers import Registers
-from .values import DTYPES, no_row
+from .values import no_row
 
 _ORDERS = ("volatile", "weak", "relaxed", "acquire", "release", "acq_rel", "cta", "cluster", "gpu", "sys")
 _CACHES = ("nc", "ca", "cg", "cs", "lu", "cv", "wb", "wt", "L2:64B", "L2:128B", "L2:256B", "L1:no_allocate")

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .group import WARP, Group, Read
+from .lanes import DTYPES
 from .memory import LOCAL, SHARED
 from .module import Function
 from .numbers import Lanes
-from .values import DTYPES
 
 if TYPE_CHECKING:
     from .machine import Machine

@@ -12,7 +12,7 @@ from typing import Any
 from baracuda.runtime.plans.formula import FUNCTIONS, NO_VALUE
 from baracuda.runtime.values import short_repr
 
-from ..program.parse import excess
+from ..program.syntax import excess
 from .values import meaning
 
 _NODES = (

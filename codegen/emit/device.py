@@ -281,7 +281,8 @@ def placed_value(read: PlacedRead, op: MapOp, number: int) -> Code:
     """What holds the elements that a body reads at computed places, which are equally far apart where no `still`
     operand moves from cell to cell.
     """
-    still = "".join(f", {number_in(name, op)}" for name in read.still)
+    numbers = (f"Args::{n}" if n.removesuffix("_index") in op.indices else str(number_in(n, op)) for n in read.still)
+    still = "".join(f", {number}" for number in numbers)
     place = "whole_t" if op.bounds and has_bounds(read) else "i64"
     return Code(f"PlacedValue<{value_type(read)}, {stored_type(read.tensor)}, {number}, {place}{still}>")
 
@@ -310,10 +311,14 @@ def walk_headers(op: MapOp) -> Code:
     """The headers of a map's walks, each for the passes that take it, where others take another."""
     lines = []
     for path, numbers in op.headers:
-        passes = " || ".join(f"BARACUDA_PASS == {number}" for number in numbers)
         include = f"#include <baracuda/{path}>"
-        lines += [f"#if {passes}", include, "#endif"] if passes else [include]
+        lines += [f"#if {in_passes(numbers)}", include, "#endif"] if numbers else [include]
     return Code("\n".join(lines))
+
+
+def in_passes(numbers: Iterable[int]) -> Code:
+    """The condition that one of these passes is compiled."""
+    return Code(" || ".join(f"BARACUDA_PASS == {number}" for number in numbers))
 
 
 def made_of(op: MapOp) -> Code:
@@ -359,7 +364,7 @@ def _term(expr: Expr, kinds: Kinds) -> str:
 
 def _text(expr: Expr, context: Context) -> Code:
     """The text of an expression, with short whole numbers where kernels may have them."""
-    return to_cuda(expr, _kinds(context), short=isinstance(context["op"], MapOp) and bool(context["op"].bounds))
+    return to_cuda(expr, _kinds(context), short=bool(context["op"].bounds))
 
 
 def _kinds(context: Context) -> Kinds:
@@ -372,6 +377,6 @@ _FILTERS: tuple[Callable[..., Code | bool], ...] = (
     *(held_type, size_type, type_macro, const, struct, operand, operands, operand_type, cuda, start, step),
     *(member, read, assignment, part),
     *(body_doc, body_struct, beside_lane, each, stored_value, outside, term, monoid),
-    *(is_operand, argument, arrays, index_numbers, keys, made_of, monoids, placed_value, walk_headers),
+    *(is_operand, argument, arrays, in_passes, index_numbers, keys, made_of, monoids, placed_value, walk_headers),
 )
 FILTERS = {function.__name__: function for function in _FILTERS}

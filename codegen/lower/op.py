@@ -174,6 +174,11 @@ class Op:
         return tuple(t for t in self.tensors if t.optional)
 
     @property
+    def bounds(self) -> tuple[str, ...]:
+        """Formulas of what must be below 2^31 for kernels to compute with 32-bit numbers; () if they never do."""
+        return ()
+
+    @property
     def plans(self) -> tuple[Name, ...]:
         """The plan classes of its module."""
         return (self.plan, *(p.plan for p in self.pinned))

@@ -2,7 +2,8 @@
 
 from .error import ProgramError
 from .kinds import kind_of
-from .parse import parse, parse_expression, parse_functions
+from .parse import parse, parse_expression
+from .reader import parse_functions
 from .source import to_source
 from .tree import Call, Const, Expr, Line, Name, Reduce, Scope
 

@@ -6,106 +6,22 @@ the sum over it, so a derived program makes as few passes over a row as one writ
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from .complex import PARTS
+from .derived_lines import Forward
+from .derived_places import NO_READER
+from .derived_sums import DerivedSums
 from .error import ProgramError
-from .invert import Inverse, all_of, indices_in, inverse, is_within, is_zero_outside
+from .invert import all_of, is_within, is_zero_outside
 from .kinds import kind_of
-from .parse import parse_expression
-from .source import place_source, to_source
-from .tree import Call, Cast, Const, Expr, Line, Name, Query, Read, Reduce, Scope, reads, varies, walk
+from .slopes import READ
+from .source import to_source
+from .terms import Term, has_all, merged, without
+from .tree import Call, Cast, Const, Expr, Line, Name, Query, Read, Reduce, reads, varies, walk
 
-# Of the operands a, b, c, the result r and its adjoint g, for each operand. A row of OPS without rules has no slope.
-RULES: dict[str, tuple[str, ...]] = {
-    "add": ("g", "g"),
-    "sub": ("g", "-g"),
-    "mul": ("g * b", "g * a"),
-    "div": ("g / b", "-g * a / (b * b)"),
-    "neg": ("-g",),
-    "fma": ("g * b", "g * a", "g"),
-    "abs": ("where(a > 0, g, where(a < 0, -g, a))",),  # at 0 it is 0, and of NaN NaN
-    "maximum": ("where(a > b, g, where(a < b, 0.0, 0.5 * g))", "where(b > a, g, where(b < a, 0.0, 0.5 * g))"),
-    "minimum": ("where(a < b, g, where(a > b, 0.0, 0.5 * g))", "where(b < a, g, where(b > a, 0.0, 0.5 * g))"),
-    "sqrt": ("0.5 * g / r",),
-    "rsqrt": ("-0.5 * g * r * r * r",),
-    "exp": ("g * r",),
-    "exp2": ("0.6931471805599453 * g * r",),
-    "expm1": ("g * (r + 1)",),
-    "log": ("g / a",),
-    "log2": ("1.4426950408889634 * g / a",),
-    "log1p": ("g / (1 + a)",),
-    "tanh": ("g * (1 - r * r)",),
-    "sin": ("g * cos(a)",),
-    "cos": ("-g * sin(a)",),
-    "tan": ("g * (1 + r * r)",),
-    "asin": ("g / sqrt((1 - a) * (1 + a))",),
-    "acos": ("-g / sqrt((1 - a) * (1 + a))",),
-    "atan": ("g / (1 + a * a)",),
-    "sinh": ("g * cosh(a)",),
-    "cosh": ("g * sinh(a)",),
-    "asinh": ("g / sqrt(1 + a * a)",),
-    "acosh": ("g / sqrt((a - 1) * (a + 1))",),
-    "atanh": ("g / ((1 - a) * (1 + a))",),
-    "cbrt": ("g / (3 * r * r)",),
-    "exp10": ("2.302585092994046 * g * r",),
-    "log10": ("0.4342944819032518 * g / a",),
-    "pow": ("where(b == 0, 0.0, g * b * pow(a, b - 1))", "g * r * log(where(a == 0, 1.0, a))"),
-    "atan2": ("g * b / (a * a + b * b)", "-g * a / (a * a + b * b)"),
-    "hypot": ("g * a / r", "g * b / r"),
-    "fmod": ("g", "-g * trunc(a / b)"),
-    "copysign": ("where(a == 0, 0.0, where(a == r, g, -g))", ""),
-    "erf": ("1.1283791670955126 * g * exp(-a * a)",),
-    "erfc": ("-1.1283791670955126 * g * exp(-a * a)",),
-    "sigmoid": ("g * r * (1 - r)",),
-}
-_NAMES = {name: frozenset[str]() for name in "abcrg"}
-_READ = {op: tuple(parse_expression(t, Scope((), _NAMES)) if t else None for t in ts) for op, ts in RULES.items()}
-_NAMED = frozenset(op for op, texts in RULES.items() if any("r" in reads(r) for r in _READ[op] if r and texts))
-_NO_READER = (
-    "{read!r} has no gradient of its own: more than one cell may read an element by {place!r}; read one place only, "
-    "by an array of ints that does not vary along {dim}; or write it out in a program under `backward`, as a sum of "
-    "where(index({dim}) == {place}, ..., 0.0) over the cells; or leave the input out of gradient: wrt"
-)
-_NOT_HERE = (
-    "the gradient of {read!r} needs {value!r} of other cells; save that as an output and write the gradient out in a "
-    "program under `backward`"
-)
 _LARGE = 3  # nodes of a factor that gets a line of its own
-
-
-@dataclass(frozen=True, slots=True)
-class Term:
-    """``scale * top / bottom``, products of what they list; 0 unless all hold that it has `when`, whatever the product
-    is then: the side of a `where` that is not taken leaves no NaN in a gradient.
-    """
-
-    scale: float
-    top: tuple[Expr, ...] = ()
-    bottom: tuple[Expr, ...] = ()
-    when: tuple[Expr, ...] = ()
-
-    def times(self, other: Term) -> Term:
-        when = tuple(dict.fromkeys(self.when + other.when))
-        return Term(self.scale * other.scale, self.top + other.top, self.bottom + other.bottom, when)
-
-    def over(self, other: Term) -> Term:
-        return self.times(Term(1 / other.scale, other.bottom, other.top))
-
-
-@dataclass(frozen=True, slots=True)
-class Forward:
-    """What is differentiated: its lines, the kind of each name, and the dims that each varies along."""
-
-    lines: tuple[Line, ...]
-    kinds: Mapping[str, str]
-    dims: Mapping[str, frozenset[str]]
-    pull: frozenset[str] = frozenset()  # dims out of whose sums goes what does not vary along them
-    tensors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # what may be read at places, and its dims
-    sizes: Mapping[str, frozenset[Expr]] = field(default_factory=dict)  # what says the size of each dim
-    products: frozenset[Expr] = frozenset()  # matrix products, whose factors are elements: their adjoints are, too
-    elements: frozenset[str] = frozenset()  # the adjoints that come in as elements
 
 
 def derive(
@@ -119,22 +35,10 @@ def derive(
 
 
 @dataclass(slots=True)
-class _Derivation:
-    forward: Forward
-    cotangents: Mapping[str, str]
-    wrt: Mapping[str, str]
-    saved: frozenset[str]
-    dims: dict[str, frozenset[str]] = field(init=False)
-    kinds: dict[str, str] = field(init=False)
-    values: list[Line] = field(default_factory=list)  # of the forward, with a name for what adjoints read
-    names: dict[Expr, str] = field(default_factory=dict)
+class _Derivation(DerivedSums):
     adjoints: dict[Expr, list[Term]] = field(default_factory=dict)  # of names, and of the parts of complex ones
-    parts: dict[str, list[Term]] = field(default_factory=dict)  # of adjoints that have a name
     pairs: dict[Expr, Term] = field(default_factory=dict)  # names of elements times or over a value of their row
-    balanced: dict[Expr, frozenset[str]] = field(default_factory=dict)  # what sums to 0 over these dims
-    made: list[Line] = field(default_factory=list)
     active: set[str] = field(default_factory=set)
-    rounded: set[str] = field(default_factory=set)  # adjoints that are elements
 
     def lines(self) -> tuple[Line, ...]:
         self.dims, self.kinds = dict(self.forward.dims), dict(self.forward.kinds)
@@ -152,68 +56,10 @@ class _Derivation:
         for line in reversed(list(self.values)):
             if line.name in self.active:
                 for part, value in zip(self._parts(Name(line.name)), self._parts(line.expr), strict=True):
-                    if terms := _merged(self.adjoints.get(part, [])):
+                    if terms := merged(self.adjoints.get(part, [])):
                         self._push(value, terms if self._adds_product(value) else self._one(terms, line.name), part)
         ends = [self._end(name, source) for name, source in self.wrt.items()]
         return _needed([*self.values, *self.made], ends, self.saved)
-
-    def _parts(self, expr: Expr) -> tuple[Expr, ...]:
-        """The real values that `expr` stands for: the gradient of a complex number has theirs as its parts."""
-        if isinstance(expr, Call) and expr.op == "complex":
-            return expr.args
-        is_complex = kind_of(expr, self.kinds) == "complex"
-        return tuple(Call(part, (expr,)) for part in PARTS) if is_complex else (expr,)
-
-    def _value(self, name: str, expr: Expr) -> None:
-        self.dims[name] = varies(expr, self.dims)
-        self.kinds[name] = kind_of(expr, self.kinds)
-        self.values.append(Line(name, expr))
-        self.names.setdefault(expr, name)
-        if dims := self._centred_along(expr):
-            self.balanced[Name(name)] = dims
-
-    def _centred_along(self, expr: Expr) -> frozenset[str]:
-        """The dims along which a value less its mean sums to 0."""
-        match expr:
-            case Call(op="sub", args=(whole, Name(id=mean))):
-                line = next((line.expr for line in self.values if line.name == mean), None)
-                if isinstance(line, Reduce) and line.kind == "mean" and line.arg == whole:
-                    return frozenset(line.dims)
-        return frozenset()
-
-    def _named(self, expr: Expr, *, root: bool = False) -> Expr:
-        """`expr` with a name for every reduction, and for every function whose slope is known from its result."""
-        match expr:
-            case Call(op="div", args=(Const(value=1), Call(op="sqrt", args=args))):
-                return self._named(Call("rsqrt", args), root=root)
-            case Call(op=op, args=args):
-                expr = Call(op, tuple(self._named(a) for a in args))
-            case Reduce(kind=kind, arg=arg, dims=dims):
-                expr = Reduce(kind, self._named(arg), dims)
-            case Cast(to=to, arg=arg):
-                expr = Cast(to, self._named(arg))
-        is_named = isinstance(expr, Reduce) or (isinstance(expr, Call) and expr.op in _NAMED)
-        is_named = is_named or bool(self._centred_along(expr))
-        return self._hoisted(expr) if is_named and not root else expr
-
-    def _hoisted(self, expr: Expr) -> Expr:
-        """The name of a value of the forward."""
-        if expr not in self.names:
-            op = expr.kind if isinstance(expr, Reduce) else expr.op if isinstance(expr, Call) else "value"
-            self._value(self._fresh(f"the_{op}"), expr)
-        return Name(self.names[expr])
-
-    def _fresh(self, wish: str) -> str:
-        taken = {*self.dims, *self.cotangents, *self.wrt}
-        return next(name for name in _numbered(wish) if name not in taken)
-
-    def _one(self, terms: list[Term], name: str) -> list[Term]:
-        """The terms as one: a line of its own if there are several."""
-        if len(terms) == 1:
-            return terms
-        line = self._line(self._fresh(f"d_{name}"), self._sum(terms))
-        self.parts[line] = terms
-        return [Term(1.0, (Name(line),), (), tuple(e for e in terms[0].when if all(e in t.when for t in terms)))]
 
     def _adds_product(self, expr: Expr) -> bool:
         """Whether it is a matrix product, or a sum of one and other values."""
@@ -223,21 +69,6 @@ class _Derivation:
             case Call(op="add" | "sub", args=args):
                 return any(map(self._adds_product, args))
         return expr in self.forward.products
-
-    def _factor(self, terms: list[Term]) -> list[Term]:
-        """The terms as one element, to be multiplied: rounded to the element's type, unless it is one."""
-        match terms:
-            case [Term(scale=1.0, top=(Name(id=name),), bottom=(), when=())] if name in self.rounded:
-                return terms
-        name = self._line(self._fresh("dz"), Cast("T", self._sum(terms)))
-        self.rounded.add(name)
-        return [Term(1.0, (Name(name),))]
-
-    def _line(self, name: str, expr: Expr) -> str:
-        self.dims[name] = varies(expr, self.dims)
-        self.kinds[name] = "float"
-        self.made.append(Line(name, expr))
-        return name
 
     def _push(self, expr: Expr, terms: list[Term], result: Expr) -> None:
         """Add what the adjoint `terms` of `expr` makes of the adjoints of the names it reads."""
@@ -275,7 +106,7 @@ class _Derivation:
                 for side, holds in zip(sides, (condition, Call("logical_not", (condition,))), strict=True):
                     self._push(side, [t.times(Term(1.0, when=(holds,))) for t in terms], side)
             case Call(op=op, args=args):
-                for operand, rule in zip(args, _READ.get(op, (None,) * len(args)), strict=True):
+                for operand, rule in zip(args, READ.get(op, (None,) * len(args)), strict=True):
                     if rule is not None and reads(operand) & self.active:
                         self._push(operand, self._ruled(rule, args, result, terms), operand)
 
@@ -305,59 +136,8 @@ class _Derivation:
             whole = inside + whole
         expr = Call("where", (all_of(whole), adjoint, Const(0.0))) if whole else adjoint
         if clash := {*read.computed} & (varies(read, self.dims) | self._over(terms)) - {*places, *fixed}:
-            raise ProgramError(_NO_READER.format(read=to_source(read), place=f"index({min(clash)})", dim=min(clash)))
+            raise ProgramError(NO_READER.format(read=to_source(read), place=f"index({min(clash)})", dim=min(clash)))
         return self._fitted([Term(1.0, (expr,))], self.dims[read.tensor])
-
-    def _keyed(self, read: Read, fixed: Iterable[str]) -> str | None:
-        """The dim along which an array of ints has the place, if no other is computed: many cells may read one."""
-        match [(d, p) for d, p in zip(read.dims, read.places, strict=True) if d in read.computed and d not in fixed]:
-            case [(dim, Name(id=keys))] if keys in self.forward.tensors and dim not in self.dims[keys]:
-                return dim
-        return None
-
-    def _is_fixed(self, place: Expr) -> bool:
-        """Whether all cells read the same place."""
-        return not indices_in(place) and not varies(place, self.dims)
-
-    def _over(self, terms: Iterable[Term]) -> frozenset[str]:
-        return frozenset[str]().union(*map(self._varies, terms))
-
-    def _reader_of(self, read: Read, dim: str, first: frozenset[str]) -> tuple[str, Inverse]:
-        """The dim along which one cell alone reads each place along `dim`, and which; those in `first` come first."""
-        by_dim = dict(zip(read.dims, read.places, strict=True))
-        place = by_dim.pop(dim)
-        own = indices_in(place) - frozenset[str]().union(*map(indices_in, by_dim.values()))
-        for cell in sorted(own, key=lambda d: (d not in first, d)):
-            sizes = self.forward.sizes.get(cell, frozenset()) | {Query("size", cell)}
-            found = inverse(place, cell, Query("index", dim), sizes)
-            if found is not None and not any(cell in self.dims[name] for name in reads(place)):
-                return cell, found
-        raise ProgramError(_NO_READER.format(read=to_source(read), place=place_source(place), dim=dim))
-
-    def _in_cell(self, expr: Expr, places: Mapping[str, Expr], read: Read) -> Expr:
-        """`expr` in the cell whose index along each dim of `places` is the one there."""
-        if varies(expr, self.dims).isdisjoint(places):
-            return expr
-        match expr:
-            case Query(of=of):
-                return places[of]
-            case Name(id=name) if name in self.forward.tensors:
-                dims = self.forward.tensors[name]
-                return Read(name, dims, tuple(places.get(d, Query("index", d)) for d in dims), Const(0.0))
-            case Name(id=name) if line := next((x for x in (*self.values, *self.made) if x.name == name), None):
-                return self._in_cell(line.expr, places, read)
-            case Read(tensor=tensor, dims=dims, places=own, outside=outside):
-                return Read(tensor, dims, tuple(self._in_cell(p, places, read) for p in own), outside)
-            case Call(op=op, args=args):
-                return Call(op, tuple(self._in_cell(a, places, read) for a in args))
-            case Cast(to=to, arg=arg):
-                return Cast(to, self._in_cell(arg, places, read))
-            case Reduce(kind=kind, arg=arg, dims=dims) if {*dims}.isdisjoint(self._dims_of(places)):
-                return Reduce(kind, self._in_cell(arg, places, read), dims)
-        raise ProgramError(_NOT_HERE.format(read=to_source(read), value=to_source(expr)))
-
-    def _dims_of(self, places: Mapping[str, Expr]) -> frozenset[str]:
-        return frozenset(places).union(*(varies(place, self.dims) for place in places.values()))
 
     def _of_extreme(self, terms: list[Term], arg: Expr, dims: tuple[str, ...], result: Expr) -> list[Term]:
         """Equal extremes share the adjoint."""
@@ -412,8 +192,8 @@ class _Derivation:
     def _paired(self, term: Term) -> Term:
         """The term with names for the products that have one: their squares could overflow."""
         for name, pair in self.pairs.items():
-            while _has(term.top, pair.top) and _has(term.bottom, pair.bottom):
-                top, bottom = _without(term.top, pair.top), _without(term.bottom, pair.bottom)
+            while has_all(term.top, pair.top) and has_all(term.bottom, pair.bottom):
+                top, bottom = without(term.top, pair.top), without(term.bottom, pair.bottom)
                 term = Term(term.scale / pair.scale, (*top, name), bottom, term.when)
         return term
 
@@ -440,119 +220,12 @@ class _Derivation:
                 return Call(op, tuple(self._filled(a, values) for a in args))
         return rule
 
-    def _fitted(self, terms: list[Term], dims: frozenset[str], of: Expr | None = None) -> list[Term]:
-        """The terms, summed over the dims along which an operand is broadcast; they are the adjoint of value `of`."""
-        terms = [self._picked(term, self._varies(term) - dims) for term in terms]
-        over = sorted(self._over(terms) - dims)
-        if not over:
-            return terms
-        if set(over) <= self.forward.pull:
-            terms = [part for t in terms for part in self._distributed(t)]
-            behind = self._behind([of])[0] & {*self.wrt.values()} if of else ()
-            may_be_empty = any(not {*over} <= self.forward.dims[source] for source in behind)
-            return _merged([self._pulled(t, tuple(over), may_be_empty) for t in terms])
-        return [self._summed(self._sum(terms), tuple(over))]
-
-    def _picked(self, term: Term, over: frozenset[str]) -> Term:
-        """A term that counts in one cell along a dim of `over`: what it is there, so that nothing is to be summed.
-
-        Matrix products keep their condition, which says what each matrix is multiplied by.
-        """
-        for condition in term.when if not self.forward.products else ():
-            match condition:
-                case Call(op="equal", args=(Query(what="index", of=dim), place) | (place, Query(what="index", of=dim))):
-                    if dim not in over or dim in varies(place, self.dims):
-                        continue
-                    rest = self._product(replace(term, when=tuple(e for e in term.when if e != condition)))
-                    try:
-                        there = self._in_cell(rest, {dim: place}, Read("", (dim,), (place,), Const(0.0)))
-                    except ProgramError:
-                        continue
-                    outside = is_zero_outside(there, self._zero_at((dim,)), self._finite)
-                    return Term(1.0, (there,), when=() if outside else is_within(place, dim))
-        return term
-
-    def _zero_at(self, dims: Iterable[str]) -> frozenset[str]:
-        """The adjoints that have axes along these dims, beyond which they are 0."""
-        return frozenset(n for n in self.cotangents if {*dims} <= {*self.forward.tensors.get(n, ())})
-
-    @property
-    def _finite(self) -> frozenset[str]:
-        return frozenset(n for n, kind in self.kinds.items() if kind == "int" and not self.dims[n])
-
-    def _varies(self, term: Term) -> frozenset[str]:
-        return frozenset[str]().union(*(varies(e, self.dims) for e in (*term.top, *term.bottom, *term.when)))
-
-    def _distributed(self, term: Term) -> Iterator[Term]:
-        """A product of sums as a sum of products."""
-        for place, factor in enumerate(term.top):
-            if isinstance(factor, Name) and factor.id in self.parts:
-                rest = Term(term.scale, term.top[:place] + term.top[place + 1 :], term.bottom, term.when)
-                for part in self.parts[factor.id]:
-                    yield from self._distributed(part.times(rest))
-                return
-        yield term
-
-    def _pulled(self, term: Term, over: tuple[str, ...], may_be_empty: bool) -> Term:
-        factors = (term.top, term.bottom, term.when)
-        inside = Term(1.0, *(tuple(e for e in es if varies(e, self.dims) & {*over}) for es in factors))
-        is_balanced = self.balanced.get(_all(inside.top), frozenset()) >= {*over} if inside.top else False
-        if is_balanced and not inside.bottom and not inside.when:
-            return Term(0.0)
-        top, bottom, when = (tuple(e for e in es if not varies(e, self.dims) & {*over}) for es in factors)
-        if may_be_empty and {*over} & self._behind((*top, *bottom))[1]:  # infinite, perhaps, where nothing is summed
-            when += tuple(Call("greater", (Query("size", dim), Const(0))) for dim in over)
-        return Term(term.scale, top, bottom, when).times(self._summed(self._product(inside), over))
-
-    def _behind(self, exprs: Iterable[Expr]) -> tuple[frozenset[str], frozenset[str]]:
-        """The names that values rest on, and the dims that lines behind them reduce over."""
-        lines = {line.name: line.expr for line in (*self.values, *self.made)}
-        names, dims, pending = set[str](), set[str](), [*exprs]
-        while pending:
-            for part in walk(pending.pop()):
-                dims |= {*part.dims} if isinstance(part, Reduce) else set()
-                if isinstance(part, Name) and part.id not in names:
-                    names.add(part.id)
-                    pending += [lines[part.id]] if part.id in lines else []
-        return frozenset(names), frozenset(dims)
-
-    def _summed(self, expr: Expr, over: tuple[str, ...]) -> Term:
-        total = Reduce("sum", expr, over)
-        if total not in self.names:
-            self.names[total] = self._line(self._fresh("d_sum"), total)
-        return Term(1.0, (Name(self.names[total]),))
-
-    def _sum(self, terms: list[Term]) -> Expr:
-        result = self._product(terms[0])
-        for term in terms[1:]:
-            op = "sub" if term.scale < 0 else "add"
-            result = Call(op, (result, self._product(Term(abs(term.scale), term.top, term.bottom, term.when))))
-        return result
-
-    def _product(self, term: Term) -> Expr:
-        """What varies less comes first, together: it is computed once."""
-        groups: dict[frozenset[str], tuple[list[Expr], list[Expr]]] = {}
-        for place, factors in enumerate((term.top, term.bottom)):
-            for factor in factors:
-                groups.setdefault(varies(factor, self.dims), ([], []))[place].append(factor)
-        most, quotients, scale = self._varies(Term(1.0, term.top, term.bottom)), list[Expr](), term.scale
-        for dims, (top, bottom) in sorted(groups.items(), key=lambda item: len(item[0])):
-            quotients.append(_quotient(scale, top, [_all(bottom)] if bottom and dims == most else bottom))
-            scale = 1.0
-        product = _all(quotients) if quotients else Const(scale)
-        match term.when:
-            case ():
-                return product
-            case (Call(op="logical_not", args=(condition,)),):
-                return Call("where", (condition, Const(0.0), product))
-        return Call("where", (all_of(term.when), product, Const(0.0)))
-
     def _end(self, name: str, source: str) -> Line:
         parts = [self._end_of(part, source) for part in self._parts(Name(source))]
         return Line(name, parts[0] if len(parts) == 1 else Call("complex", tuple(parts)))
 
     def _end_of(self, part: Expr, source: str) -> Expr:
-        terms = [self._paired(t) for t in _merged(self.adjoints.get(part, []))]
+        terms = [self._paired(t) for t in merged(self.adjoints.get(part, []))]
         terms = self._fitted(terms, self.forward.dims[source], Name(source))
         expr: Expr = self._sum(terms) if terms else Const(0.0)
         made = {line.name: line.expr for line in self.made}
@@ -566,43 +239,6 @@ def _is_part(expr: Expr) -> bool:
     return isinstance(expr, Call) and expr.op in PARTS
 
 
-def _quotient(scale: float, top: list[Expr], bottom: list[Expr]) -> Expr:
-    """Divides by one after another: their product could overflow."""
-    sign: tuple[Expr, ...] = () if abs(scale) == 1.0 and top else (Const(abs(scale)),)
-    expr = _all([*sign, *top])
-    for divisor in bottom:
-        expr = Call("div", (expr, divisor))
-    return Call("neg", (expr,)) if scale < 0 else expr
-
-
-def _all(factors: Iterable[Expr]) -> Expr:
-    first, *rest = factors
-    for factor in rest:
-        first = Call("mul", (first, factor))
-    return first
-
-
-def _has(factors: tuple[Expr, ...], some: tuple[Expr, ...]) -> bool:
-    return all(factors.count(factor) >= some.count(factor) for factor in some)
-
-
-def _without(factors: tuple[Expr, ...], gone: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    left = list(factors)
-    for factor in gone:
-        left.remove(factor)
-    return tuple(left)
-
-
-def _merged(terms: list[Term]) -> list[Term]:
-    """Equal products are one."""
-    found: dict[tuple[frozenset[tuple[Expr, int]], ...], Term] = {}
-    for term in terms:
-        key = tuple(frozenset((e, es.count(e)) for e in es) for es in (term.top, term.bottom, term.when))
-        before = found.get(key)
-        found[key] = Term(term.scale + before.scale, before.top, before.bottom, before.when) if before else term
-    return [term for term in found.values() if term.scale]
-
-
 def _needed(lines: list[Line], ends: list[Line], given: frozenset[str]) -> tuple[Line, ...]:
     """The lines that `ends` rest on, in order, and those."""
     needed, pending = set[str](), [name for line in ends for name in reads(line.expr)]
@@ -613,11 +249,3 @@ def _needed(lines: list[Line], ends: list[Line], given: frozenset[str]) -> tuple
             needed.add(name)
             pending += reads(by_name[name].expr)
     return (*(line for line in lines if line.name in needed), *ends)
-
-
-def _numbered(wish: str) -> Iterator[str]:
-    yield wish
-    number = 2
-    while True:
-        yield f"{wish}_{number}"
-        number += 1

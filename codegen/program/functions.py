@@ -10,6 +10,8 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from .error import ProgramError
+from .syntax import BUILTIN, IDENTIFIER, excerpt
 from .tree import Call, Const, Expr, Line, Name, Query, varies, walk
 
 MAX_REPEATS = 64  # of one loop
@@ -72,3 +74,28 @@ def uses(function: Function, name: str) -> int:
     loops = [n for s in function.body for n in ast.walk(s) if isinstance(n, ast.For)]
     nodes = [n for tree in (*function.body, *loops, *loops) for n in ast.walk(tree)]
     return sum(1 for n in nodes if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load))
+
+
+def definition(statement: ast.stmt, known: Functions, file: str) -> Function:
+    match statement:
+        case ast.FunctionDef(
+            name=name,
+            args=ast.arguments(posonlyargs=[], args=args, vararg=dims, kwonlyargs=[], kwarg=None, defaults=[]),
+            body=body,
+            decorator_list=[],
+            returns=None,
+        ) if not any(a.annotation for a in (*args, *([dims] if dims else []))):
+            pass
+        case _:
+            raise ProgramError(f"expected `def name(a, b, *dims):`, got {excerpt(statement).splitlines()[0]}")
+    parameters = tuple(a.arg for a in args)
+    for word in (name, *parameters, *([dims.arg] if dims else [])):
+        if not IDENTIFIER.fullmatch(word):
+            raise ProgramError(f"{word!r} is not a name; use lower-case letters, digits and underscores")
+    if name in BUILTIN:
+        raise ProgramError(f"{name!r} is part of the language; choose another name")
+    if isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
+        body = body[1:]  # its docstring
+    if not body or not isinstance(body[-1], ast.Return) or body[-1].value is None:
+        raise ProgramError(f"the last line of {name!r} must be `return value`")
+    return Function(name, parameters, dims.arg if dims else "", tuple(body), file, known)

@@ -3,51 +3,15 @@
 from __future__ import annotations
 
 import ast
-import math
-import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from difflib import get_close_matches
-from functools import cache, lru_cache
+from collections.abc import Iterator
+from functools import lru_cache
 
-from .complex import FUNCTIONS as OF_COMPLEX
-from .complex import LIBRARY, Complex, element, is_complex, parts_of, whole
+from .complex import element, is_complex, parts_of, whole
 from .error import ProgramError
-from .functions import MAX_REPEATS, Function, Functions, Hoisted, is_small, uses
-from .ops import CASTS, OPS, QUERIES, REDUCTIONS
-from .remedies import of_function, of_reduction, of_text, remedy
-from .tree import Call, Const, Expr, Line, Name, Query, Read, Scope, varies, walk
-
-INFINITY = "inf"
-BINARY: dict[type[ast.AST], str] = {
-    ast.Add: "add",
-    ast.Sub: "sub",
-    ast.Mult: "mul",
-    ast.Div: "div",
-    ast.FloorDiv: "floor_divide",
-    ast.Mod: "remainder",
-    ast.BitAnd: "bitwise_and",
-    ast.BitOr: "bitwise_or",
-    ast.BitXor: "bitwise_xor",
-    ast.LShift: "left_shift",
-    ast.RShift: "right_shift",
-    ast.Lt: "less",
-    ast.LtE: "less_equal",
-    ast.Gt: "greater",
-    ast.GtE: "greater_equal",
-    ast.Eq: "equal",
-    ast.NotEq: "not_equal",
-    ast.And: "logical_and",
-    ast.Or: "logical_or",
-}
-UNARY: dict[type[ast.AST], str] = {ast.USub: "neg", ast.Not: "logical_not", ast.Invert: "invert"}
-_INFIX = frozenset(BINARY.values()) | frozenset(UNARY.values())
-FUNCTIONS = (*(name for name in OPS if name not in _INFIX), *OF_COMPLEX)
-BUILTIN = (*FUNCTIONS, *REDUCTIONS, *QUERIES, *CASTS)
-MAX_NODES = 2000  # of one program's text: far above any kernel, far below what makes the parser suffer
-MAX_DEPTH = 100  # of its syntax: every reading of a program recurses
-MAX_POWER = 16
-_IDENTIFIER = re.compile(r"[a-z][a-z0-9_]{0,63}")
+from .functions import Hoisted
+from .reader import Reader, add, assignment, check_name, named
+from .syntax import MAX_NODES, statements_of
+from .tree import Call, Expr, Line, Name, Scope, varies
 
 
 @lru_cache(maxsize=512)  # the checks of a spec ask for its lines many times
@@ -56,66 +20,21 @@ def parse(text: str, scope: Scope) -> tuple[Line, ...]:
 
     A call of a function puts the lines of its body above the line that calls it.
     """
-    statements = _statements(text)
+    statements = statements_of(text)
     hoisted = Hoisted(scope.values, _assigned(statements), MAX_NODES)
     for statement in statements:
         try:
-            names, values = _assignment(statement, _Reader(scope, hoisted, number=statement.lineno))
+            names, values = assignment(statement, Reader(scope, hoisted, number=statement.lineno))
             for name, value in zip(names, values, strict=True):
-                _check_name(name, hoisted.names, scope)
+                check_name(name, hoisted.names, scope)
                 _assign(hoisted, name, value, statement.lineno, scope)
         except ProgramError as error:
             raise ProgramError(str(error), statement.lineno) from None
     return tuple(hoisted.lines)
 
 
-def parse_functions(text: str, known: Functions, file: str) -> dict[str, Function]:
-    """Return the functions that `text` defines; each may call those above it and the `known` ones."""
-    functions = dict(known)
-    for statement in _statements(text):
-        try:
-            function = _definition(statement, dict(functions), file)
-            if functions.get(function.name) is not known.get(function.name):
-                raise ProgramError(f"function {function.name!r} is there already; rename one")
-            scope = Scope(("dim",), dict.fromkeys(function.parameters, frozenset()))
-            reader = _Reader(scope, Hoisted(scope.values, iter(()), MAX_NODES), statement.lineno)
-            reader.within(function, [Name(p) for p in function.parameters], ("dim",)).run(function.body)
-        except ProgramError as error:
-            raise ProgramError(str(error), error.number or statement.lineno) from None
-        functions[function.name] = function
-    return {name: function for name, function in functions.items() if function is not known.get(name)}
-
-
 def _assigned(statements: list[ast.stmt]) -> Iterator[str]:
     return (n.id for s in statements for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
-
-
-def _assignment(statement: ast.stmt, reader: _Reader) -> tuple[list[str], list[Expr]]:
-    """The names that a statement assigns, and their values."""
-    match statement:
-        case ast.Assign(targets=[ast.Name(id=name)], value=value):
-            return [name], [reader.expression(value)]
-        case ast.Assign(targets=[ast.Tuple(elts=targets)], value=value):
-            names = [t.id for t in targets if isinstance(t, ast.Name)]
-            values = reader.several(value) if len(names) == len(targets) else []
-            if values and len(values) != len(names):
-                got, needed = _count(len(values), "value"), _count(len(names), "name")
-                raise ProgramError(f"{_excerpt(value)} gives {got} for {needed}")
-            if values:
-                return names, values
-    raise ProgramError(f"expected `name = expression`, got {_excerpt(statement)}{remedy(statement)}")
-
-
-def _check_name(name: str, names: Mapping[str, object], scope: Scope) -> None:
-    if not _IDENTIFIER.fullmatch(name):
-        raise ProgramError(f"{name!r} is not a name; use lower-case letters, digits and underscores")
-    if name in names or name in scope.dims or name in BUILTIN:
-        raise ProgramError(f"{name!r} already means something; choose another name")
-
-
-def _add(hoisted: Hoisted, name: str, value: Expr, number: int) -> None:
-    if not hoisted.add(name, value, number):
-        raise ProgramError(f"the program has more than {MAX_NODES} operations, powers and functions written out")
 
 
 def _assign(hoisted: Hoisted, name: str, value: Expr, number: int, scope: Scope) -> None:
@@ -124,359 +43,22 @@ def _assign(hoisted: Hoisted, name: str, value: Expr, number: int, scope: Scope)
     if kind == "complex" and not is_complex(value):
         value = Call("complex", parts_of(value))
     if not is_complex(value):
-        return _add(hoisted, name, value, number)
+        return add(hoisted, name, value, number)
     if kind not in (None, "complex"):
         text = f"{name!r} is complex, and its dtype takes real numbers only"
         raise ProgramError(f"{text}; take abs(x), real(x) or imag(x)")
     if isinstance(value, Call) and whole(value) is value:
-        value = _named(hoisted, value, name, number)
+        value = named(hoisted, value, name, number)
     if kind == "complex":
-        _add(hoisted, name, whole(value), number)
+        add(hoisted, name, whole(value), number)
         value = element(Name(name))
     hoisted.complex[name] = value
     hoisted.names.setdefault(name, varies(value, hoisted.names))
 
 
-def _named(hoisted: Hoisted, value: Expr, wish: str, number: int) -> Expr:
-    """`value` as a name; of a complex value, both parts, unless they are small."""
-    if is_small(value):
-        return value
-    if is_complex(value):
-        re, im = (_named(hoisted, p, f"{wish}_{s}", number) for p, s in zip(parts_of(value), ("re", "im"), strict=True))
-        return Call("complex", (re, im))
-    line = hoisted.fresh(wish)
-    _add(hoisted, line, value, number)
-    return Name(line)
-
-
-def _definition(statement: ast.stmt, known: Functions, file: str) -> Function:
-    match statement:
-        case ast.FunctionDef(
-            name=name,
-            args=ast.arguments(posonlyargs=[], args=args, vararg=dims, kwonlyargs=[], kwarg=None, defaults=[]),
-            body=body,
-            decorator_list=[],
-            returns=None,
-        ) if not any(a.annotation for a in (*args, *([dims] if dims else []))):
-            pass
-        case _:
-            raise ProgramError(f"expected `def name(a, b, *dims):`, got {_excerpt(statement).splitlines()[0]}")
-    parameters = tuple(a.arg for a in args)
-    for word in (name, *parameters, *([dims.arg] if dims else [])):
-        if not _IDENTIFIER.fullmatch(word):
-            raise ProgramError(f"{word!r} is not a name; use lower-case letters, digits and underscores")
-    if name in BUILTIN:
-        raise ProgramError(f"{name!r} is part of the language; choose another name")
-    if isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
-        body = body[1:]  # its docstring
-    if not body or not isinstance(body[-1], ast.Return) or body[-1].value is None:
-        raise ProgramError(f"the last line of {name!r} must be `return value`")
-    return Function(name, parameters, dims.arg if dims else "", tuple(body), file, known)
-
-
 def parse_expression(text: str, scope: Scope) -> Expr:
     """Return the tree of one expression."""
-    match _statements(text):
+    match statements_of(text):
         case [ast.Expr(value=value)]:
-            return _Reader(scope, Hoisted(scope.values, iter(()), MAX_NODES)).expression(value)
+            return Reader(scope, Hoisted(scope.values, iter(()), MAX_NODES)).expression(value)
     raise ProgramError(f"expected one expression, got {text!r}")
-
-
-def _statements(text: str) -> list[ast.stmt]:
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        number = getattr(error, "lineno", None) or 1
-        hint = of_text(text.splitlines()[number - 1] if isinstance(error, SyntaxError) else "")
-        raise ProgramError(
-            f"not an expression of this language: {getattr(error, 'msg', error)}{hint}", number
-        ) from None
-    if too_much := excess(tree):
-        raise ProgramError(f"the program {too_much}")
-    return tree.body
-
-
-def excess(tree: ast.AST) -> str:
-    """What about the size of a syntax tree would make its readers suffer, or ""."""
-    nodes, level = 0, [tree]
-    for _ in range(MAX_DEPTH):
-        level = [child for node in level for child in ast.iter_child_nodes(node)]
-        nodes += len(level)
-        if nodes > MAX_NODES:
-            return f"has more than {MAX_NODES} syntax nodes"
-        if not level:
-            return ""
-    return f"nests deeper than {MAX_DEPTH} operators; write it in shorter parts"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s'[: number != 1]}"
-
-
-def _excerpt(node: ast.AST) -> str:
-    text = ast.unparse(node)
-    return repr(text if len(text) <= 60 else text[:57] + "...")
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """A function that is being written out: what its names mean, and what `*dims` stands for."""
-
-    function: Function
-    values: dict[str, Expr]
-    dims: tuple[str, ...]
-
-
-class _Reader:
-    """Checks a Python syntax tree against the white list while turning it into ours."""
-
-    def __init__(self, scope: Scope, hoisted: Hoisted, number: int = 0, call: _Call | None = None) -> None:
-        self.scope, self.hoisted, self.number, self.call = scope, hoisted, number, call
-        self.in_place = False  # within the brackets of `x[...]`, where a dim's name is its index
-        self.make = Complex(lambda expr: _named(hoisted, expr, "part", self.number), self._written)
-
-    def expression(self, node: ast.expr) -> Expr:
-        match node:
-            case ast.Name(id=name):
-                values, dims = self._values(), () if self.call else self.scope.dims
-                hint = f"of a dim, write index({name}) or size({name})" if name in dims else ""
-                return values[self._choice(name, values, "name", hint)]
-            case ast.Constant(value=bool() | int() | float() as value):
-                return Const(self._constant(value))
-            case ast.BinOp(left=base, op=ast.Pow(), right=ast.Constant(value=int() as power)):
-                return self._power(self.expression(base), power)
-            case ast.BinOp(left=base, op=ast.Pow(), right=power):
-                return self.make.call("pow", (self.expression(base), self.expression(power)))
-            case ast.BinOp(left=left, op=op, right=right) if type(op) in BINARY:
-                return self.make.call(BINARY[type(op)], (self.expression(left), self.expression(right)))
-            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)) if (
-                not isinstance(value, bool)
-            ):
-                return Const(-self._constant(value))
-            case ast.UnaryOp(op=ast.USub(), operand=ast.Name(id="inf")):
-                return Const(-math.inf)
-            case ast.UnaryOp(op=op, operand=operand) if type(op) in UNARY:
-                return self.make.call(UNARY[type(op)], (self.expression(operand),))
-            case ast.Compare(left=left, ops=ops, comparators=rights) if all(type(o) in BINARY for o in ops):
-                return self._chain([left, *rights], ops)
-            case ast.BoolOp(op=op, values=values):
-                return self._fold(BINARY[type(op)], [self.expression(v) for v in values])
-            case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
-                return self._call(name, args)
-            case ast.Subscript(value=value, slice=index):
-                return self._read(value, index)
-        raise ProgramError(f"{_excerpt(node)} is not allowed here{remedy(node)}")
-
-    def _values(self) -> dict[str, Expr]:
-        """What names mean."""
-        if self.call:
-            return {**self.call.values, INFINITY: Const(math.inf)}
-        indices = {dim: Query("index", dim) for dim in self.scope.dims} if self.in_place else {}
-        values = {name: self._value(name) for name in self.hoisted.names}
-        return {**values, **indices, INFINITY: Const(math.inf)}
-
-    def _value(self, name: str) -> Expr:
-        if self.scope.kinds.get(name) == "complex":
-            return element(Name(name))
-        return self.hoisted.complex.get(name) or Name(name)
-
-    def _call(self, name: str, args: list[ast.expr]) -> Expr:
-        if name in REDUCTIONS:
-            if len(args) < 2:
-                raise ProgramError(
-                    f"{name} needs the dims it runs over, as in {name}(x, {self.scope.dims[-1]})"
-                )
-            return self.make.reduce(name, self.expression(args[0]), self._dims(args[1:], name))
-        if name in QUERIES:
-            self._arity(name, args, 1)
-            return Query(name, self._optional(args[0]) if name == "present" else self._dim(args[0]))
-        if name in CASTS:
-            self._arity(name, args, 1)
-            of_parts = name == "T" and "complex" in self.scope.kinds.values()
-            return self.make.cast("acc" if of_parts else name, self.expression(args[0]))
-        if name in self.scope.functions:
-            values = self._results(self.scope.functions[name], args)
-            if len(values) != 1:
-                raise ProgramError(f"{name} gives {len(values)} values; write `a, b = {name}(...)`")
-            return values[0]
-        self._choice(name, (*BUILTIN, *self.scope.functions), "function", of_function(name))
-        self._arity(name, args, OPS[name].arity if name in OPS else 1)
-        return self.make.call(name, tuple(self.expression(a) for a in args))
-
-    def _written(self, name: str, args: list[Expr]) -> list[Expr]:
-        """What a function of the library of complex numbers returns for parts."""
-        function = _library()[name]
-        return self.within(function, args, ()).run(function.body)
-
-    def _read(self, value: ast.expr, index: ast.expr) -> Expr:
-        """An element of an input at a computed place."""
-        tensor = whole(self.expression(value)) if isinstance(value, ast.Name) else None
-        if not isinstance(tensor, Name) or tensor.id not in self.scope.axes:
-            inputs = ", ".join(self.scope.axes) or "none"
-            raise ProgramError(f"{_excerpt(value)} has no places; only an input of arrays is read at one: {inputs}")
-        axes, indices = self.scope.axes[tensor.id], index.elts if isinstance(index, ast.Tuple) else [index]
-        if bad := next((i for i in indices if isinstance(i, ast.Slice | ast.Starred)), None):
-            raise ProgramError(f"{_excerpt(bad)} is no place; write one int for each axis, as in x[i + 1]")
-        if len(indices) != len(axes.dims):
-            needed, got = f"{_count(len(axes.dims), 'place')} ({', '.join(axes.dims)})", len(indices)
-            raise ProgramError(f"{tensor.id!r} is read at {needed}, got {got}")
-        if axes.outside is None:
-            text = f"{tensor.id!r} is read at computed places; say what lies outside, as in `outside: 0`"
-            raise ProgramError(text)
-        within, self.in_place = self.in_place, True
-        places = tuple(self.expression(i) for i in indices)
-        self.in_place = within
-        read = Read(tensor.id, axes.dims, places, axes.outside)
-        return element(read) if self.scope.kinds.get(tensor.id) == "complex" else read
-
-    def several(self, node: ast.expr) -> list[Expr]:
-        """The values of an expression that may give several."""
-        match node:
-            case ast.Tuple(elts=elements):
-                return [self.expression(e) for e in elements]
-            case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in self.scope.functions:
-                return self._results(self.scope.functions[name], args)
-        return [self.expression(node)]
-
-    def _results(self, function: Function, args: list[ast.expr]) -> list[Expr]:
-        """What a call of `function` returns, its lines written out."""
-        count = len(function.parameters)
-        if len(args) < count or (len(args) > count) != bool(function.dims):
-            raise ProgramError(f"{function.name} takes {function.signature}, got {_count(len(args), 'operand')}")
-        reader = self.within(function, [self.expression(a) for a in args[:count]], self._dims(args[count:]))
-        try:
-            return reader.run(function.body)
-        except ProgramError as error:
-            place = "" if " (in " in str(error) else f" (in {function.name}, {function.file}:{error.number})"
-            raise ProgramError(f"{error}{place}") from None
-
-    def within(self, function: Function, values: list[Expr], dims: tuple[str, ...]) -> _Reader:
-        """A reader of the body of `function` for a call with these operands."""
-        scope = replace(self.scope, functions=function.known)
-        reader = _Reader(scope, self.hoisted, self.number, _Call(function, {}, dims))
-        for name, value in zip(function.parameters, values, strict=True):
-            reader.assign(name, value, once=uses(function, name) < 2)
-        return reader
-
-    def assign(self, name: str, value: Expr, *, once: bool = False) -> None:
-        """Let `name` mean `value` within a function: a line of its own unless it is small or read `once`."""
-        assert self.call
-        if not once:
-            value = _named(self.hoisted, value, f"{self.call.function.name}_{name}", self.number)
-        self.call.values[name] = value
-
-    def run(self, body: Iterable[ast.stmt]) -> list[Expr]:
-        """What the lines of a function return."""
-        results: list[Expr] = []
-        for statement in body:
-            try:
-                results = self._statement(statement)
-            except ProgramError as error:
-                raise ProgramError(str(error), error.number or statement.lineno) from None
-        return results
-
-    def _statement(self, statement: ast.stmt) -> list[Expr]:
-        assert self.call
-        match statement:
-            case ast.Return(value=ast.expr() as value) if statement is self.call.function.body[-1]:
-                return self.several(value)
-            case ast.For(
-                target=ast.Name(id=name),
-                iter=ast.Call(func=ast.Name(id="range"), args=[ast.Constant(value=int() as times)], keywords=[]),
-                body=body,
-                orelse=[],
-            ):
-                if not 0 <= times <= MAX_REPEATS:
-                    raise ProgramError(f"range takes a number from 0 to {MAX_REPEATS}, got {times}")
-                for i in range(times):
-                    self.call.values[name] = Const(i)
-                    self.run(body)
-            case _:
-                for name, result in zip(*_assignment(statement, self), strict=True):
-                    _check_name(name, {}, self.scope)
-                    self.assign(name, result)
-        return []
-
-    def _dims(self, nodes: list[ast.expr], reduction: str = "") -> tuple[str, ...]:
-        """The dims named, one by one or in a list; in a function, `*dims` are those of the call."""
-        dims: list[str] = []
-        for node in nodes:
-            match node:
-                case ast.List(elts=[_, *_] as listed) | ast.Tuple(elts=[_, *_] as listed) if len(nodes) == 1:
-                    return self._dims(listed, reduction)
-                case ast.Starred(value=ast.Name(id=name)) if self.call and name == self.call.function.dims:
-                    dims += self.call.dims
-                case _:
-                    dims.append(self._dim(node, reduction))
-        return tuple(dims)
-
-    @staticmethod
-    def _arity(name: str, args: list[ast.expr], needed: int) -> None:
-        if len(args) != needed:
-            raise ProgramError(f"{name} takes {_count(needed, 'operand')}, got {len(args)}")
-
-    def _dim(self, node: ast.expr, reduction: str = "") -> str:
-        is_value = not isinstance(node, ast.Name) or node.id in (self.call.values if self.call else self.hoisted.names)
-        if is_value and (elementwise := of_reduction(reduction, ast.unparse(node))):
-            raise ProgramError(f"{_excerpt(node)} is not a dim; {elementwise}")
-        if not isinstance(node, ast.Name):
-            raise ProgramError(f"{_excerpt(node)} is not a dim; this op has {', '.join(self.scope.dims)}")
-        if self.call:
-            raise ProgramError(f"a function takes its dims as *{self.call.function.dims or 'dims'}, got {node.id!r}")
-        return self._choice(node.id, self.scope.dims, "dim")
-
-    def _optional(self, node: ast.expr) -> str:
-        if not isinstance(node, ast.Name):
-            raise ProgramError(f"present takes the name of an optional tensor, got {_excerpt(node)}")
-        return self._choice(node.id, sorted(self.scope.optional), "optional tensor")
-
-    @staticmethod
-    def _choice(name: str, allowed: object, kind: str, hint: str = "") -> str:
-        names = [str(n) for n in allowed]  # type: ignore[attr-defined]
-        if name in names:
-            return name
-        near = get_close_matches(name, names, n=1)
-        known = ", ".join(name for name in names if name != INFINITY)
-        near_or_all = f"did you mean {near[0]!r}?" if near else f"known are {known or 'none'}"
-        raise ProgramError(f"unknown {kind} {name!r}; {hint or near_or_all}")
-
-    @staticmethod
-    def _constant(value: bool | int | float) -> bool | int | float:
-        if isinstance(value, int) and abs(value) >= 2**63:
-            raise ProgramError("a literal must fit in 64 bits")
-        if isinstance(value, float) and not math.isfinite(value):
-            raise ProgramError("a literal must be finite")
-        return value
-
-    @staticmethod
-    def _written_out(expr: Expr, times: int) -> Expr:
-        """Return `expr`, which the tree holds `times` times: nested, that multiplies."""
-        if times * sum(1 for _ in walk(expr)) > MAX_NODES:
-            raise ProgramError(f"an operand written out {times} times is too large; give it a name")
-        return expr
-
-    def _power(self, base: Expr, power: int) -> Expr:
-        if power is True or not 1 <= power <= MAX_POWER:
-            raise ProgramError(f"`**` takes a whole exponent from 1 to {MAX_POWER}, got {power}")
-        result = self._written_out(base, power)
-        for _ in range(power - 1):
-            result = self.make.call("mul", (result, base))
-        return result
-
-    def _chain(self, terms: list[ast.expr], ops: list[ast.cmpop]) -> Expr:
-        values = [self._written_out(self.expression(t), 2) for t in terms]
-        pairs: list[Expr] = [
-            self.make.call(BINARY[type(op)], (a, b)) for a, op, b in zip(values[:-1], ops, values[1:], strict=True)
-        ]
-        return self._fold("logical_and", pairs)
-
-    def _fold(self, op: str, values: list[Expr]) -> Expr:
-        result = values[0]
-        for value in values[1:]:
-            result = self.make.call(op, (result, value))
-        return result
-
-
-@cache
-def _library() -> dict[str, Function]:
-    return parse_functions(LIBRARY.read_text(encoding="utf-8"), {}, LIBRARY.name)

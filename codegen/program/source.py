@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 
-from .parse import BINARY, INFINITY, UNARY
+from .syntax import BINARY, INFINITY, UNARY
 from .tree import Call, Cast, Const, Expr, Name, Query, Read, Reduce
 
 _PYTHON = {name: node for node, name in (*BINARY.items(), *UNARY.items())}

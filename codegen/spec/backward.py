@@ -11,7 +11,8 @@ from functools import cached_property
 from typing import Any
 
 from ..program import Line, ProgramError, to_source
-from ..program.derive import Forward, derive
+from ..program.derive import derive
+from ..program.derived_lines import Forward
 from ..program.tree import Read, reads, walk
 from .defaults import spelled_out, usual_docs
 from .family import family_of

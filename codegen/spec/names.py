@@ -13,8 +13,8 @@ from functools import cache
 from baracuda.runtime.plans.formula import FUNCTIONS
 
 from ..program.ops import CASTS, QUERIES, REDUCTIONS
-from ..program.parse import FUNCTIONS as CALLED
-from ..program.parse import INFINITY
+from ..program.syntax import FUNCTIONS as CALLED
+from ..program.syntax import INFINITY
 from ..text import Name
 from .family import families
 

@@ -32,12 +32,8 @@ class AlibiPlan(rt.MapPlan[AlibiDescriptor]):
     )
     CHECK_ORDER = ("scores", "y", "slopes")
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "batch_invariant", "bit_stable_across_arch")
-    EXTENTS = (
-        rt.Extent("batch_size", "scores", axis=0),
-        rt.Extent("num_heads", "scores", axis=1),
-        rt.Extent("query_len", "scores", axis=2),
-        rt.Extent("key_len", "scores", axis=3),
-    )
+    EXTENTS = (rt.Extent("batch_size", "scores", axis=0), rt.Extent("num_heads", "scores", axis=1),
+               rt.Extent("query_len", "scores", axis=2), rt.Extent("key_len", "scores", axis=3))
     AXES = rt.table(slopes=(("head",),))
     INDICES = ("query", "key")
     CELL_INDICES = ("query", "key")

@@ -30,24 +30,17 @@ class AlibiBackwardPlan(rt.MapPlan[AlibiBackwardDescriptor]):
     OP = "alibi_backward"
     TENSORS = (
         rt.Argument("dy", "in", "array", doc="gradient of the loss with respect to y"),
-        rt.Argument(
-            "dscores", "out", "array", optional="has_dscores", may_alias=("dy",), doc="gradient with respect to scores",
-        ),
-        rt.Argument(
-            "dslopes", "out", "array", dtypes=("T", "acc"), optional="has_dslopes",
-            doc="gradient with respect to slopes",
-        ),
+        rt.Argument("dscores", "out", "array", optional="has_dscores", may_alias=("dy",),
+                    doc="gradient with respect to scores"),
+        rt.Argument("dslopes", "out", "array", dtypes=("T", "acc"), optional="has_dslopes",
+                    doc="gradient with respect to slopes"),
     )
     PROMISES = rt.table(
         dscores=("deterministic", "bit_stable_on_same_hardware", "batch_invariant", "bit_stable_across_arch"),
         dslopes=("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch"),
     )
-    EXTENTS = (
-        rt.Extent("batch_size", "dy", axis=0),
-        rt.Extent("num_heads", "dy", axis=1),
-        rt.Extent("query_len", "dy", axis=2),
-        rt.Extent("key_len", "dy", axis=3),
-    )
+    EXTENTS = (rt.Extent("batch_size", "dy", axis=0), rt.Extent("num_heads", "dy", axis=1),
+               rt.Extent("query_len", "dy", axis=2), rt.Extent("key_len", "dy", axis=3))
     GRADIENT = rt.Gradient("alibi", rt.table(dy="y"), rt.table(dscores="scores", dslopes="slopes"))
     AXES = rt.table(dslopes=(("head",),))
     SUMMED = ("batch", "query", "key")

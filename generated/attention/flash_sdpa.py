@@ -14,12 +14,10 @@ class FlashSdpaDescriptor(rt.Descriptor):
     d_v: int = rt.field("head dimension of v")
     scale: float = rt.field("scale of the scores")
     is_causal: bool = rt.field("causal mask: whether queries see no later key")
-    num_kv_heads: int = rt.field(
-        "heads of k and v, each shared by equally many heads of q", default=rt.same_as("num_heads"),
-    )
-    bottom_right: bool = rt.field(
-        "causal mask aligned bottom right (last query at last key), else top left", default=False,
-    )
+    num_kv_heads: int = rt.field("heads of k and v, each shared by equally many heads of q",
+                                 default=rt.same_as("num_heads"))
+    bottom_right: bool = rt.field("causal mask aligned bottom right (last query at last key), else top left",
+                                  default=False)
     softcap: float = rt.field("soft limit of the scores (softcap); 0 for none", default=0.0)
     window_left: int = rt.field("window: visible keys before the query's own; -1 for all", default=-1)
     window_right: int = rt.field("window: visible keys after the query's own; -1 for all", default=-1)
@@ -53,37 +51,26 @@ class FlashSdpaPlan(rt.BodyPlan[FlashSdpaDescriptor]):
         rt.Argument("k", "in", "array", layout="inner", doc="keys"),
         rt.Argument("v", "in", "array", layout="inner", doc="values"),
         rt.Argument("mask", "in", "array", dtypes=("acc",), optional="has_mask", doc="added to the scores"),
-        rt.Argument(
-            "alibi_slopes", "in", "array", dtypes=("acc",), optional="has_alibi_slopes", doc="slope of each head",
-        ),
+        rt.Argument("alibi_slopes", "in", "array", dtypes=("acc",), optional="has_alibi_slopes",
+                    doc="slope of each head"),
         rt.Argument("y", "out", "array", layout="inner", doc="the result; 0 for a query that sees no key"),
-        rt.Argument(
-            "lse", "out", "array", dtypes=("acc",), doc="log-sum-exp of the scores; -inf for a query that sees no key",
-        ),
+        rt.Argument("lse", "out", "array", dtypes=("acc",),
+                    doc="log-sum-exp of the scores; -inf for a query that sees no key"),
     )
     CHECK_ORDER = ("q", "k", "v", "y", "lse", "mask", "alibi_slopes")
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "batch_invariant")
-    EXTENTS = (
-        rt.Extent("batch_size", "q", axis=0),
-        rt.Extent("num_heads", "q", axis=1),
-        rt.Extent("query_len", "q", axis=2),
-        rt.Extent("key_len", "k", axis=2),
-        rt.Extent("d_k", "q", axis=3),
-        rt.Extent("d_v", "v", axis=3),
-        rt.Extent("num_kv_heads", "k", axis=1),
-    )
+    EXTENTS = (rt.Extent("batch_size", "q", axis=0), rt.Extent("num_heads", "q", axis=1),
+               rt.Extent("query_len", "q", axis=2), rt.Extent("key_len", "k", axis=2), rt.Extent("d_k", "q", axis=3),
+               rt.Extent("d_v", "v", axis=3), rt.Extent("num_kv_heads", "k", axis=1))
     LAYOUT_AXES = rt.table(packed=rt.table(q=-1, k=-1, v=-1, y=-1), strided=rt.table())
     BODIES = ("sm_90a",)
-    SHAPES = rt.table(
-        q=("(batch_size, num_heads, query_len, d_k)",), k=("(batch_size, num_kv_heads, key_len, d_k)",),
-        v=("(batch_size, num_kv_heads, key_len, d_v)",), mask=("(batch_size, num_heads, query_len, key_len)",),
-        alibi_slopes=("(batch_size, num_heads)", "(1, num_heads)", "(num_heads,)"),
-        y=("(batch_size, num_heads, query_len, d_v)",), lse=("(batch_size, num_heads, query_len)",),
-    )
-    SETTINGS = rt.table(
-        DK="bucket(d_k, 32, 64, 96, 128, 192, 256)", DV="bucket(d_v, 32, 64, 96, 128, 192, 256)",
-        BAND="is_causal or window_left >= 0 or window_right >= 0", SOFTCAP="softcap > 0",
-    )
+    SHAPES = rt.table(q=("(batch_size, num_heads, query_len, d_k)",), k=("(batch_size, num_kv_heads, key_len, d_k)",),
+                      v=("(batch_size, num_kv_heads, key_len, d_v)",),
+                      mask=("(batch_size, num_heads, query_len, key_len)",),
+                      alibi_slopes=("(batch_size, num_heads)", "(1, num_heads)", "(num_heads,)"),
+                      y=("(batch_size, num_heads, query_len, d_v)",), lse=("(batch_size, num_heads, query_len)",))
+    SETTINGS = rt.table(DK="bucket(d_k, 32, 64, 96, 128, 192, 256)", DV="bucket(d_v, 32, 64, 96, 128, 192, 256)",
+                        BAND="is_causal or window_left >= 0 or window_right >= 0", SOFTCAP="softcap > 0")
     TERMS = rt.table(
         tiles="ceil_div(query_len, block_q) * num_heads * batch_size",
         group_rows="num_heads // max(num_kv_heads, 1) * query_len",
@@ -101,14 +88,11 @@ class FlashSdpaPlan(rt.BodyPlan[FlashSdpaDescriptor]):
         portable="itemsize * (block_q * DK + stages * block_k * (DK + DV))",
     )
     KERNELS = (
-        rt.BodyKernel(
-            "main", ("min(tiles, multiprocessors) if persistent else tiles",),
-            shared="hopper if persistent else portable", when="splits == 0",
-        ),
-        rt.BodyKernel(
-            "split", ("ceil_div(group_rows, block_q) * parts * num_kv_heads * batch_size",),
-            shared="itemsize * block_q * DK + threads // 32 * stages * block_k * row_bytes", when="splits > 0",
-        ),
+        rt.BodyKernel("main", ("min(tiles, multiprocessors) if persistent else tiles",),
+                      shared="hopper if persistent else portable", when="splits == 0"),
+        rt.BodyKernel("split", ("ceil_div(group_rows, block_q) * parts * num_kv_heads * batch_size",),
+                      shared="itemsize * block_q * DK + threads // 32 * stages * block_k * row_bytes",
+                      when="splits > 0"),
         rt.BodyKernel("merge", ("rows",), threads="256", when="splits > 0", overlaps=True),
     )
     WORKSPACE = (
@@ -118,24 +102,16 @@ class FlashSdpaPlan(rt.BodyPlan[FlashSdpaDescriptor]):
     )
     MAPS = rt.table(sm_90a=(rt.Box("q", "(block_q, DK)"), rt.Box("k", "(block_k, DK)"), rt.Box("v", "(block_k, DV)")))
     SCHEDULES = (
-        rt.BodySchedule(
-            "sm_80", ("f16", "bf16"), "t128.block_q16.block_k16.stages3.splits128.blocks_per_sm2",
-            fits="few and row_bytes <= 512 and batch_size < 3", first=True, math="T",
-        ),
-        rt.BodySchedule(
-            "sm_80", ("f16", "bf16"), "t128.block_q16.block_k16.stages2.splits128.blocks_per_sm3",
-            fits="few and row_bytes <= 512", first=True, math="T",
-        ),
-        rt.BodySchedule(
-            "sm_80", ("f16", "bf16"), "t64.block_q16.block_k16.stages2.splits256", fits="few", first=True, math="T",
-        ),
-        rt.BodySchedule(
-            "sm_80", ("f32",), "t64.block_q16.block_k16.stages2.splits256", fits="few and row_bytes <= 1024",
-            first=True, math="tf32x3",
-        ),
-        rt.BodySchedule(
-            "sm_80", ("f64",), "t32.block_q8.block_k16.stages2.splits256", fits="few and row_bytes <= 2048", first=True,
-        ),
+        rt.BodySchedule("sm_80", ("f16", "bf16"), "t128.block_q16.block_k16.stages3.splits128.blocks_per_sm2",
+                        fits="few and row_bytes <= 512 and batch_size < 3", first=True, math="T"),
+        rt.BodySchedule("sm_80", ("f16", "bf16"), "t128.block_q16.block_k16.stages2.splits128.blocks_per_sm3",
+                        fits="few and row_bytes <= 512", first=True, math="T"),
+        rt.BodySchedule("sm_80", ("f16", "bf16"), "t64.block_q16.block_k16.stages2.splits256", fits="few", first=True,
+                        math="T"),
+        rt.BodySchedule("sm_80", ("f32",), "t64.block_q16.block_k16.stages2.splits256",
+                        fits="few and row_bytes <= 1024", first=True, math="tf32x3"),
+        rt.BodySchedule("sm_80", ("f64",), "t32.block_q8.block_k16.stages2.splits256",
+                        fits="few and row_bytes <= 2048", first=True),
         rt.BodySchedule(
             "sm_90a",
             ("f16", "bf16"),
@@ -144,78 +120,51 @@ class FlashSdpaPlan(rt.BodyPlan[FlashSdpaDescriptor]):
             "192 <= 128))",
             math="T",
         ),
-        rt.BodySchedule(
-            "sm_90a", ("f16", "bf16"),
-            "t512.block_q192.block_k128.stages4.query_stages2.query_registers0.passes1.persistent1",
-            fits="mappable and max(DK, DV) <= 64", math="T",
-        ),
-        rt.BodySchedule(
-            "sm_90a", ("f16", "bf16"),
-            "t384.block_q128.block_k128.stages2.query_stages1.query_registers1.passes0.persistent1",
-            fits="mappable and max(DK, DV) <= 128 and alike", math="T",
-        ),
-        rt.BodySchedule(
-            "sm_90a", ("f16", "bf16"),
-            "t384.block_q128.block_k128.stages2.query_stages1.query_registers1.passes1.persistent1",
-            fits="mappable and max(DK, DV) <= 128", math="T",
-        ),
-        rt.BodySchedule(
-            "sm_90a", ("f16", "bf16"),
-            "t384.block_q128.block_k128.stages2.query_stages1.query_registers0.passes0.persistent1",
-            fits="mappable and DK <= 192 and DV <= 128 and alike", math="T",
-        ),
-        rt.BodySchedule(
-            "sm_90a", ("f16", "bf16"),
-            "t384.block_q128.block_k128.stages2.query_stages1.query_registers0.passes1.persistent1",
-            fits="mappable and DK <= 192 and DV <= 128", math="T",
-        ),
-        rt.BodySchedule(
-            "sm_90a", ("f16", "bf16"),
-            "t384.block_q128.block_k96.stages2.query_stages1.query_registers0.passes0.persistent1",
-            fits="mappable and max(DK, DV) <= 192 and alike", math="T",
-        ),
-        rt.BodySchedule(
-            "sm_90a", ("f16", "bf16"),
-            "t384.block_q128.block_k96.stages2.query_stages1.query_registers0.passes1.persistent1",
-            fits="mappable and max(DK, DV) <= 192", math="T",
-        ),
-        rt.BodySchedule(
-            "sm_90a", ("f16", "bf16"),
-            "t384.block_q128.block_k64.stages2.query_stages1.query_registers0.passes0.persistent1",
-            fits="mappable and alike", math="T",
-        ),
-        rt.BodySchedule(
-            "sm_90a", ("f16", "bf16"),
-            "t384.block_q128.block_k64.stages2.query_stages1.query_registers0.passes1.persistent1", fits="mappable",
-            math="T",
-        ),
-        rt.BodySchedule(
-            "sm_80", ("f16", "bf16"), "t128.block_q128.block_k64.stages2", fits="max(DK, DV) <= 64 and not has_mask",
-            math="T",
-        ),
-        rt.BodySchedule(
-            "sm_80", ("f16", "bf16"), "t128.block_q128.block_k64.stages1",
-            fits="max(DK, DV) <= 128 and not has_mask and not has_alibi_slopes", math="T",
-        ),
+        rt.BodySchedule("sm_90a", ("f16", "bf16"),
+                        "t512.block_q192.block_k128.stages4.query_stages2.query_registers0.passes1.persistent1",
+                        fits="mappable and max(DK, DV) <= 64", math="T"),
+        rt.BodySchedule("sm_90a", ("f16", "bf16"),
+                        "t384.block_q128.block_k128.stages2.query_stages1.query_registers1.passes0.persistent1",
+                        fits="mappable and max(DK, DV) <= 128 and alike", math="T"),
+        rt.BodySchedule("sm_90a", ("f16", "bf16"),
+                        "t384.block_q128.block_k128.stages2.query_stages1.query_registers1.passes1.persistent1",
+                        fits="mappable and max(DK, DV) <= 128", math="T"),
+        rt.BodySchedule("sm_90a", ("f16", "bf16"),
+                        "t384.block_q128.block_k128.stages2.query_stages1.query_registers0.passes0.persistent1",
+                        fits="mappable and DK <= 192 and DV <= 128 and alike", math="T"),
+        rt.BodySchedule("sm_90a", ("f16", "bf16"),
+                        "t384.block_q128.block_k128.stages2.query_stages1.query_registers0.passes1.persistent1",
+                        fits="mappable and DK <= 192 and DV <= 128", math="T"),
+        rt.BodySchedule("sm_90a", ("f16", "bf16"),
+                        "t384.block_q128.block_k96.stages2.query_stages1.query_registers0.passes0.persistent1",
+                        fits="mappable and max(DK, DV) <= 192 and alike", math="T"),
+        rt.BodySchedule("sm_90a", ("f16", "bf16"),
+                        "t384.block_q128.block_k96.stages2.query_stages1.query_registers0.passes1.persistent1",
+                        fits="mappable and max(DK, DV) <= 192", math="T"),
+        rt.BodySchedule("sm_90a", ("f16", "bf16"),
+                        "t384.block_q128.block_k64.stages2.query_stages1.query_registers0.passes0.persistent1",
+                        fits="mappable and alike", math="T"),
+        rt.BodySchedule("sm_90a", ("f16", "bf16"),
+                        "t384.block_q128.block_k64.stages2.query_stages1.query_registers0.passes1.persistent1",
+                        fits="mappable", math="T"),
+        rt.BodySchedule("sm_80", ("f16", "bf16"), "t128.block_q128.block_k64.stages2",
+                        fits="max(DK, DV) <= 64 and not has_mask", math="T"),
+        rt.BodySchedule("sm_80", ("f16", "bf16"), "t128.block_q128.block_k64.stages1",
+                        fits="max(DK, DV) <= 128 and not has_mask and not has_alibi_slopes", math="T"),
         rt.BodySchedule("sm_80", ("f16", "bf16"), "t256.block_q128.block_k64.stages1", math="T"),
-        rt.BodySchedule(
-            "sm_80", ("f32",), "t128.block_q128.block_k32.stages1", fits="max(DK, DV) <= 64", math="tf32x3",
-        ),
-        rt.BodySchedule(
-            "sm_80", ("f32",), "t128.block_q128.block_k16.stages1", fits="max(DK, DV) <= 128", math="tf32x3",
-        ),
+        rt.BodySchedule("sm_80", ("f32",), "t128.block_q128.block_k32.stages1", fits="max(DK, DV) <= 64",
+                        math="tf32x3"),
+        rt.BodySchedule("sm_80", ("f32",), "t128.block_q128.block_k16.stages1", fits="max(DK, DV) <= 128",
+                        math="tf32x3"),
         rt.BodySchedule("sm_80", ("f32",), "t128.block_q64.block_k16.stages1", math="tf32x3"),
         rt.BodySchedule("sm_80", ("f64",), "t128.block_q64.block_k16.stages1", fits="max(DK, DV) <= 128"),
         rt.BodySchedule("sm_80", ("f64",), "t128.block_q32.block_k16.stages1"),
         rt.BodySchedule("sm_80", ("f16", "bf16"), "t256.block_q128.block_k32.stages1", math="T"),
         rt.BodySchedule("sm_80", ("f64",), "t64.block_q16.block_k16.stages1"),
-        rt.BodySchedule(
-            "sm_89", ("f16", "bf16"), "t128.block_q128.block_k32.stages2",
-            fits="max(DK, DV) <= 128 and not has_mask and not has_alibi_slopes", math="T",
-        ),
-        rt.BodySchedule(
-            "sm_89", ("f16", "bf16"), "t256.block_q128.block_k32.stages2", fits="max(DK, DV) <= 128", math="T",
-        ),
+        rt.BodySchedule("sm_89", ("f16", "bf16"), "t128.block_q128.block_k32.stages2",
+                        fits="max(DK, DV) <= 128 and not has_mask and not has_alibi_slopes", math="T"),
+        rt.BodySchedule("sm_89", ("f16", "bf16"), "t256.block_q128.block_k32.stages2", fits="max(DK, DV) <= 128",
+                        math="T"),
         rt.BodySchedule("sm_89", ("f16", "bf16"), "t256.block_q128.block_k16.stages2", math="T"),
         rt.BodySchedule("sm_89", ("f64",), "t64.block_q16.block_k16.stages1"),
     )

@@ -14,12 +14,10 @@ class FlashSdpaBackwardDescriptor(rt.Descriptor):
     d_v: int = rt.field("head dimension of v")
     scale: float = rt.field("scale of the scores")
     is_causal: bool = rt.field("causal mask: whether queries see no later key")
-    num_kv_heads: int = rt.field(
-        "heads of k and v, each shared by equally many heads of q", default=rt.same_as("num_heads"),
-    )
-    bottom_right: bool = rt.field(
-        "causal mask aligned bottom right (last query at last key), else top left", default=False,
-    )
+    num_kv_heads: int = rt.field("heads of k and v, each shared by equally many heads of q",
+                                 default=rt.same_as("num_heads"))
+    bottom_right: bool = rt.field("causal mask aligned bottom right (last query at last key), else top left",
+                                  default=False)
     softcap: float = rt.field("soft limit of the scores (softcap); 0 for none", default=0.0)
     window_left: int = rt.field("window: visible keys before the query's own; -1 for all", default=-1)
     window_right: int = rt.field("window: visible keys after the query's own; -1 for all", default=-1)
@@ -56,24 +54,17 @@ class FlashSdpaBackwardPlan(rt.BodyPlan[FlashSdpaBackwardDescriptor]):
         rt.Argument("lse", "in", "array", dtypes=("acc",), doc="log-sum-exp saved by the forward"),
         rt.Argument("dy", "in", "array", layout="inner", doc="gradient of the loss with respect to y"),
         rt.Argument("mask", "in", "array", dtypes=("acc",), optional="has_mask", doc="added to the scores"),
-        rt.Argument(
-            "alibi_slopes", "in", "array", dtypes=("acc",), optional="has_alibi_slopes", doc="slope of each head",
-        ),
+        rt.Argument("alibi_slopes", "in", "array", dtypes=("acc",), optional="has_alibi_slopes",
+                    doc="slope of each head"),
         rt.Argument("dq", "out", "array", layout="inner", doc="gradient with respect to q"),
         rt.Argument("dk", "out", "array", layout="inner", doc="gradient with respect to k"),
         rt.Argument("dv", "out", "array", layout="inner", doc="gradient with respect to v"),
     )
     CHECK_ORDER = ("q", "k", "v", "y", "lse", "dy", "dq", "dk", "dv", "mask", "alibi_slopes")
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "batch_invariant")
-    EXTENTS = (
-        rt.Extent("batch_size", "q", axis=0),
-        rt.Extent("num_heads", "q", axis=1),
-        rt.Extent("query_len", "q", axis=2),
-        rt.Extent("key_len", "k", axis=2),
-        rt.Extent("d_k", "q", axis=3),
-        rt.Extent("d_v", "v", axis=3),
-        rt.Extent("num_kv_heads", "k", axis=1),
-    )
+    EXTENTS = (rt.Extent("batch_size", "q", axis=0), rt.Extent("num_heads", "q", axis=1),
+               rt.Extent("query_len", "q", axis=2), rt.Extent("key_len", "k", axis=2), rt.Extent("d_k", "q", axis=3),
+               rt.Extent("d_v", "v", axis=3), rt.Extent("num_kv_heads", "k", axis=1))
     GRADIENT = rt.Gradient("flash_sdpa", rt.table(dy="y"), rt.table(dq="q", dk="k", dv="v"))
     LAYOUT_AXES = rt.table(packed=rt.table(q=-1, k=-1, v=-1, y=-1, dy=-1, dq=-1, dk=-1, dv=-1), strided=rt.table())
     BODIES = ("sm_90a",)
@@ -86,10 +77,8 @@ class FlashSdpaBackwardPlan(rt.BodyPlan[FlashSdpaBackwardDescriptor]):
         dq=("(batch_size, num_heads, query_len, d_k)",), dk=("(batch_size, num_kv_heads, key_len, d_k)",),
         dv=("(batch_size, num_kv_heads, key_len, d_v)",),
     )
-    SETTINGS = rt.table(
-        DK="bucket(d_k, 32, 64, 96, 128, 192, 256)", DV="bucket(d_v, 32, 64, 96, 128, 192, 256)",
-        BAND="is_causal or window_left >= 0 or window_right >= 0", SOFTCAP="softcap > 0",
-    )
+    SETTINGS = rt.table(DK="bucket(d_k, 32, 64, 96, 128, 192, 256)", DV="bucket(d_v, 32, 64, 96, 128, 192, 256)",
+                        BAND="is_causal or window_left >= 0 or window_right >= 0", SOFTCAP="softcap > 0")
     TERMS = rt.table(
         unit="kv_block_q if chained else 64",
         queries="round_up(query_len, unit if chained else 128) if persistent else query_len",
@@ -127,12 +116,8 @@ class FlashSdpaBackwardPlan(rt.BodyPlan[FlashSdpaBackwardDescriptor]):
         rt.Scratch("dq_order", "i32", "chained * (4 * kv_tiles + 1 + batch_size * num_heads * queries // unit)"),
     )
     MAPS = rt.table(
-        sm_90a=(
-            rt.Box("q", "(unit, DK)"),
-            rt.Box("k", "(64, DK)"),
-            rt.Box("v", "(64, DV)"),
-            rt.Box("dy", "(unit, DV)"),
-        ),
+        sm_90a=(rt.Box("q", "(unit, DK)"), rt.Box("k", "(64, DK)"), rt.Box("v", "(64, DV)"),
+                rt.Box("dy", "(unit, DV)")),
     )
     SCHEDULES = (
         rt.BodySchedule(
@@ -172,76 +157,54 @@ class FlashSdpaBackwardPlan(rt.BodyPlan[FlashSdpaBackwardDescriptor]):
             fits="mappable and not SOFTCAP",
             math="T",
         ),
-        rt.BodySchedule(
-            "sm_80", ("f16", "bf16"),
-            "t256.kv_block_k256.kv_block_q64.kv_stages2.kv_parts1.q_block_q256.q_block_k64.q_stages2",
-            fits="max(DK, DV) <= 64 and not (SOFTCAP or has_mask or has_alibi_slopes)", math="T",
-        ),
-        rt.BodySchedule(
-            "sm_80", ("f16", "bf16"),
-            "t256.kv_block_k128.kv_block_q64.kv_stages2.kv_parts1.q_block_q128.q_block_k64.q_stages2",
-            fits="max(DK, DV) <= 128", math="T",
-        ),
-        rt.BodySchedule(
-            "sm_80", ("f16", "bf16"),
-            "t256.kv_block_k128.kv_block_q32.kv_stages2.kv_parts2.q_block_q128.q_block_k32.q_stages2",
-            fits="max(DK, DV) <= 192", math="T",
-        ),
-        rt.BodySchedule(
-            "sm_80", ("f16", "bf16"),
-            "t128.kv_block_k64.kv_block_q32.kv_stages2.kv_parts2.q_block_q64.q_block_k32.q_stages2", math="T",
-        ),
-        rt.BodySchedule(
-            "sm_80", ("f32",),
-            "t256.kv_block_k128.kv_block_q64.kv_stages2.kv_parts1.q_block_q128.q_block_k64.q_stages2",
-            fits="max(DK, DV) <= 64", math="tf32x3",
-        ),
-        rt.BodySchedule(
-            "sm_80", ("f32",), "t128.kv_block_k64.kv_block_q32.kv_stages2.kv_parts1.q_block_q64.q_block_k32.q_stages2",
-            fits="max(DK, DV) <= 128", math="tf32x3",
-        ),
-        rt.BodySchedule(
-            "sm_80", ("f32",), "t128.kv_block_k64.kv_block_q16.kv_stages1.kv_parts2.q_block_q64.q_block_k16.q_stages1",
-            math="tf32x3",
-        ),
-        rt.BodySchedule(
-            "sm_80", ("f64",), "t256.kv_block_k64.kv_block_q32.kv_stages2.kv_parts1.q_block_q64.q_block_k32.q_stages2",
-            fits="max(DK, DV) <= 64",
-        ),
-        rt.BodySchedule(
-            "sm_80", ("f64",), "t128.kv_block_k32.kv_block_q16.kv_stages2.kv_parts1.q_block_q32.q_block_k16.q_stages2",
-            fits="max(DK, DV) <= 128",
-        ),
-        rt.BodySchedule(
-            "sm_80", ("f64",), "t64.kv_block_k16.kv_block_q16.kv_stages1.kv_parts2.q_block_q16.q_block_k16.q_stages1",
-        ),
-        rt.BodySchedule(
-            "sm_80", ("f16", "bf16"),
-            "t128.kv_block_k64.kv_block_q16.kv_stages2.kv_parts2.q_block_q64.q_block_k16.q_stages2", math="T",
-        ),
-        rt.BodySchedule(
-            "sm_80", ("f32",), "t64.kv_block_k32.kv_block_q16.kv_stages1.kv_parts2.q_block_q32.q_block_k16.q_stages1",
-            math="tf32x3",
-        ),
-        rt.BodySchedule(
-            "sm_80", ("f64",), "t32.kv_block_k8.kv_block_q16.kv_stages1.kv_parts2.q_block_q8.q_block_k16.q_stages1",
-        ),
-        rt.BodySchedule(
-            "sm_89", ("f16", "bf16"),
-            "t256.kv_block_k128.kv_block_q32.kv_stages2.kv_parts1.q_block_q128.q_block_k32.q_stages2",
-            fits="max(DK, DV) <= 128", math="T",
-        ),
-        rt.BodySchedule(
-            "sm_89", ("f16", "bf16"),
-            "t128.kv_block_k64.kv_block_q16.kv_stages2.kv_parts2.q_block_q64.q_block_k16.q_stages2", math="T",
-        ),
-        rt.BodySchedule(
-            "sm_89", ("f32",), "t64.kv_block_k32.kv_block_q16.kv_stages1.kv_parts2.q_block_q32.q_block_k16.q_stages1",
-            math="tf32x3",
-        ),
-        rt.BodySchedule(
-            "sm_89", ("f64",), "t32.kv_block_k8.kv_block_q16.kv_stages1.kv_parts2.q_block_q8.q_block_k16.q_stages1",
-        ),
+        rt.BodySchedule("sm_80", ("f16", "bf16"),
+                        "t256.kv_block_k256.kv_block_q64.kv_stages2.kv_parts1.q_block_q256.q_block_k64.q_stages2",
+                        fits="max(DK, DV) <= 64 and not (SOFTCAP or has_mask or has_alibi_slopes)", math="T"),
+        rt.BodySchedule("sm_80", ("f16", "bf16"),
+                        "t256.kv_block_k128.kv_block_q64.kv_stages2.kv_parts1.q_block_q128.q_block_k64.q_stages2",
+                        fits="max(DK, DV) <= 128", math="T"),
+        rt.BodySchedule("sm_80", ("f16", "bf16"),
+                        "t256.kv_block_k128.kv_block_q32.kv_stages2.kv_parts2.q_block_q128.q_block_k32.q_stages2",
+                        fits="max(DK, DV) <= 192", math="T"),
+        rt.BodySchedule("sm_80", ("f16", "bf16"),
+                        "t128.kv_block_k64.kv_block_q32.kv_stages2.kv_parts2.q_block_q64.q_block_k32.q_stages2",
+                        math="T"),
+        rt.BodySchedule("sm_80", ("f32",),
+                        "t256.kv_block_k128.kv_block_q64.kv_stages2.kv_parts1.q_block_q128.q_block_k64.q_stages2",
+                        fits="max(DK, DV) <= 64", math="tf32x3"),
+        rt.BodySchedule("sm_80", ("f32",),
+                        "t128.kv_block_k64.kv_block_q32.kv_stages2.kv_parts1.q_block_q64.q_block_k32.q_stages2",
+                        fits="max(DK, DV) <= 128", math="tf32x3"),
+        rt.BodySchedule("sm_80", ("f32",),
+                        "t128.kv_block_k64.kv_block_q16.kv_stages1.kv_parts2.q_block_q64.q_block_k16.q_stages1",
+                        math="tf32x3"),
+        rt.BodySchedule("sm_80", ("f64",),
+                        "t256.kv_block_k64.kv_block_q32.kv_stages2.kv_parts1.q_block_q64.q_block_k32.q_stages2",
+                        fits="max(DK, DV) <= 64"),
+        rt.BodySchedule("sm_80", ("f64",),
+                        "t128.kv_block_k32.kv_block_q16.kv_stages2.kv_parts1.q_block_q32.q_block_k16.q_stages2",
+                        fits="max(DK, DV) <= 128"),
+        rt.BodySchedule("sm_80", ("f64",),
+                        "t64.kv_block_k16.kv_block_q16.kv_stages1.kv_parts2.q_block_q16.q_block_k16.q_stages1"),
+        rt.BodySchedule("sm_80", ("f16", "bf16"),
+                        "t128.kv_block_k64.kv_block_q16.kv_stages2.kv_parts2.q_block_q64.q_block_k16.q_stages2",
+                        math="T"),
+        rt.BodySchedule("sm_80", ("f32",),
+                        "t64.kv_block_k32.kv_block_q16.kv_stages1.kv_parts2.q_block_q32.q_block_k16.q_stages1",
+                        math="tf32x3"),
+        rt.BodySchedule("sm_80", ("f64",),
+                        "t32.kv_block_k8.kv_block_q16.kv_stages1.kv_parts2.q_block_q8.q_block_k16.q_stages1"),
+        rt.BodySchedule("sm_89", ("f16", "bf16"),
+                        "t256.kv_block_k128.kv_block_q32.kv_stages2.kv_parts1.q_block_q128.q_block_k32.q_stages2",
+                        fits="max(DK, DV) <= 128", math="T"),
+        rt.BodySchedule("sm_89", ("f16", "bf16"),
+                        "t128.kv_block_k64.kv_block_q16.kv_stages2.kv_parts2.q_block_q64.q_block_k16.q_stages2",
+                        math="T"),
+        rt.BodySchedule("sm_89", ("f32",),
+                        "t64.kv_block_k32.kv_block_q16.kv_stages1.kv_parts2.q_block_q32.q_block_k16.q_stages1",
+                        math="tf32x3"),
+        rt.BodySchedule("sm_89", ("f64",),
+                        "t32.kv_block_k8.kv_block_q16.kv_stages1.kv_parts2.q_block_q8.q_block_k16.q_stages1"),
     )
 
     def run(self, *, q: rt.Array, k: rt.Array, v: rt.Array, y: rt.Array, lse: rt.Array, dy: rt.Array,

@@ -35,12 +35,8 @@ class RopePlan(rt.MapPlan[RopeDescriptor]):
         rt.Argument("y", "out", "array", doc="the result"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "batch_invariant", "bit_stable_across_arch")
-    EXTENTS = (
-        rt.Extent("batch_size", "x", axis=0),
-        rt.Extent("seq_len", "x", axis=1),
-        rt.Extent("num_heads", "x", axis=2),
-        rt.Extent("head_dim", "x", axis=3),
-    )
+    EXTENTS = (rt.Extent("batch_size", "x", axis=0), rt.Extent("seq_len", "x", axis=1),
+               rt.Extent("num_heads", "x", axis=2), rt.Extent("head_dim", "x", axis=3))
     AXES = rt.table(cosines=(("s",), ("d",)), sines=(("s",), ("d",)))
     PLACED = rt.table(x=("d",))
     INDICES = ("d",)

@@ -33,12 +33,8 @@ class RopeBackwardPlan(rt.MapPlan[RopeBackwardDescriptor]):
         rt.Argument("dx", "out", "array", doc="gradient with respect to x"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "batch_invariant", "bit_stable_across_arch")
-    EXTENTS = (
-        rt.Extent("batch_size", "dy", axis=0),
-        rt.Extent("seq_len", "dy", axis=1),
-        rt.Extent("num_heads", "dy", axis=2),
-        rt.Extent("head_dim", "dy", axis=3),
-    )
+    EXTENTS = (rt.Extent("batch_size", "dy", axis=0), rt.Extent("seq_len", "dy", axis=1),
+               rt.Extent("num_heads", "dy", axis=2), rt.Extent("head_dim", "dy", axis=3))
     GRADIENT = rt.Gradient("rope", rt.table(dy="y"), rt.table(dx="x"))
     AXES = rt.table(cosines=(("s",), ("d",)), sines=(("s",), ("d",)))
     PLACED = rt.table(dy=("d",), sines=("d",))

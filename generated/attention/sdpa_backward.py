@@ -13,15 +13,12 @@ class SdpaBackwardDescriptor(rt.Descriptor):
     d_k: int = rt.field("head dimension of q and k")
     d_v: int = rt.field("head dimension of v")
     scale: float = rt.field("scale of the scores")
-    num_kv_heads: int = rt.field(
-        "heads of k and v, each shared by equally many heads of q", default=rt.same_as("num_heads"),
-    )
+    num_kv_heads: int = rt.field("heads of k and v, each shared by equally many heads of q",
+                                 default=rt.same_as("num_heads"))
     has_dmask: bool = rt.field("whether the gradient of the mask is requested", default=False)
     _elements = ("f32", "f16", "bf16", "f64")
-    _requires = (
-        "min(batch_size, num_heads, query_len, key_len, d_k, d_v, num_kv_heads) >= 0", "isfinite(scale)",
-        "num_heads == 0 or num_kv_heads > 0", "num_heads % max(num_kv_heads, 1) == 0",
-    )
+    _requires = ("min(batch_size, num_heads, query_len, key_len, d_k, d_v, num_kv_heads) >= 0", "isfinite(scale)",
+                 "num_heads == 0 or num_kv_heads > 0", "num_heads % max(num_kv_heads, 1) == 0")
 
 
 class SdpaBackwardPlan(rt.BodyPlan[SdpaBackwardDescriptor]):
@@ -46,77 +43,55 @@ class SdpaBackwardPlan(rt.BodyPlan[SdpaBackwardDescriptor]):
         rt.Argument("dmask", "out", "array", optional="has_dmask", doc="gradient with respect to the mask"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "batch_invariant")
-    EXTENTS = (
-        rt.Extent("batch_size", "q", axis=0),
-        rt.Extent("num_heads", "q", axis=1),
-        rt.Extent("query_len", "q", axis=2),
-        rt.Extent("key_len", "k", axis=2),
-        rt.Extent("d_k", "q", axis=3),
-        rt.Extent("d_v", "v", axis=3),
-        rt.Extent("num_kv_heads", "k", axis=1),
-    )
+    EXTENTS = (rt.Extent("batch_size", "q", axis=0), rt.Extent("num_heads", "q", axis=1),
+               rt.Extent("query_len", "q", axis=2), rt.Extent("key_len", "k", axis=2), rt.Extent("d_k", "q", axis=3),
+               rt.Extent("d_v", "v", axis=3), rt.Extent("num_kv_heads", "k", axis=1))
     GRADIENT = rt.Gradient("sdpa", rt.table(dy="y"), rt.table(dq="q", dk="k", dv="v", dmask="mask"))
     LAYOUT_AXES = rt.table(packed=rt.table(q=-1, k=-1, v=-1, attn=-1, dy=-1), strided=rt.table())
-    SHAPES = rt.table(
-        q=("(batch_size, num_heads, query_len, d_k)",), k=("(batch_size, num_kv_heads, key_len, d_k)",),
-        v=("(batch_size, num_kv_heads, key_len, d_v)",), attn=("(batch_size, num_heads, query_len, key_len)",),
-        dy=("(batch_size, num_heads, query_len, d_v)",), dq=("(batch_size, num_heads, query_len, d_k)",),
-        dk=("(batch_size, num_kv_heads, key_len, d_k)",), dv=("(batch_size, num_kv_heads, key_len, d_v)",),
-        dmask=("(batch_size, num_heads, query_len, key_len)",),
-    )
+    SHAPES = rt.table(q=("(batch_size, num_heads, query_len, d_k)",), k=("(batch_size, num_kv_heads, key_len, d_k)",),
+                      v=("(batch_size, num_kv_heads, key_len, d_v)",),
+                      attn=("(batch_size, num_heads, query_len, key_len)",),
+                      dy=("(batch_size, num_heads, query_len, d_v)",), dq=("(batch_size, num_heads, query_len, d_k)",),
+                      dk=("(batch_size, num_kv_heads, key_len, d_k)",),
+                      dv=("(batch_size, num_kv_heads, key_len, d_v)",),
+                      dmask=("(batch_size, num_heads, query_len, key_len)",))
     SETTINGS = rt.table(DK="bucket(d_k, 32, 64, 96, 128, 192, 256)", DV="bucket(d_v, 32, 64, 96, 128, 192, 256)")
     TERMS = rt.table(tiled="itemsize == 2 and max(d_k, d_v) <= 256")
     KERNELS = (
-        rt.BodyKernel(
-            "fused", ("ceil_div(query_len, block_q) * num_heads * batch_size",),
-            shared="itemsize * (block_q * DV + stages * block_k * (DK + DV + block_q))", when="block_q > 0",
-        ),
-        rt.BodyKernel(
-            "fused_key", ("ceil_div(key_len, kv_block) * num_kv_heads * batch_size",),
-            shared="itemsize * stages * stream * (kv_block + DK)", when="block_q > 0",
-        ),
-        rt.BodyKernel(
-            "fused_value", ("ceil_div(key_len, kv_block) * num_kv_heads * batch_size",),
-            shared="itemsize * stages * stream * (kv_block + DV)", when="block_q > 0",
-        ),
-        rt.BodyKernel(
-            "scores", ("min(batch_size * num_heads * ceil_div(query_len, 64) * ceil_div(key_len, 64), 2147483647)",),
-            when="lanes > 0",
-        ),
-        rt.BodyKernel(
-            "softmax", ("min(ceil_div(batch_size * num_heads * query_len, threads // lanes), 2147483647)",),
-            when="lanes > 0",
-        ),
-        rt.BodyKernel(
-            "query", ("min(batch_size * num_heads * ceil_div(query_len, 64) * ceil_div(d_k, 64), 2147483647)",),
-            when="lanes > 0",
-        ),
-        rt.BodyKernel(
-            "key", ("min(batch_size * num_kv_heads * ceil_div(key_len, 64) * ceil_div(d_k, 64), 2147483647)",),
-            when="lanes > 0",
-        ),
-        rt.BodyKernel(
-            "value", ("min(batch_size * num_kv_heads * ceil_div(key_len, 64) * ceil_div(d_v, 64), 2147483647)",),
-            when="lanes > 0",
-        ),
+        rt.BodyKernel("fused", ("ceil_div(query_len, block_q) * num_heads * batch_size",),
+                      shared="itemsize * (block_q * DV + stages * block_k * (DK + DV + block_q))", when="block_q > 0"),
+        rt.BodyKernel("fused_key", ("ceil_div(key_len, kv_block) * num_kv_heads * batch_size",),
+                      shared="itemsize * stages * stream * (kv_block + DK)", when="block_q > 0"),
+        rt.BodyKernel("fused_value", ("ceil_div(key_len, kv_block) * num_kv_heads * batch_size",),
+                      shared="itemsize * stages * stream * (kv_block + DV)", when="block_q > 0"),
+        rt.BodyKernel("scores",
+                      ("min(batch_size * num_heads * ceil_div(query_len, 64) * ceil_div(key_len, 64), 2147483647)",),
+                      when="lanes > 0"),
+        rt.BodyKernel("softmax", ("min(ceil_div(batch_size * num_heads * query_len, threads // lanes), 2147483647)",),
+                      when="lanes > 0"),
+        rt.BodyKernel("query",
+                      ("min(batch_size * num_heads * ceil_div(query_len, 64) * ceil_div(d_k, 64), 2147483647)",),
+                      when="lanes > 0"),
+        rt.BodyKernel("key",
+                      ("min(batch_size * num_kv_heads * ceil_div(key_len, 64) * ceil_div(d_k, 64), 2147483647)",),
+                      when="lanes > 0"),
+        rt.BodyKernel("value",
+                      ("min(batch_size * num_kv_heads * ceil_div(key_len, 64) * ceil_div(d_v, 64), 2147483647)",),
+                      when="lanes > 0"),
     )
     WORKSPACE = (
         rt.Scratch("dscores", "acc", "batch_size * num_heads * query_len * key_len if lanes > 0 else 0"),
         rt.Scratch("rounded", "T", "batch_size * num_heads * query_len * key_len if block_q > 0 else 0"),
     )
     SCHEDULES = (
-        rt.BodySchedule(
-            "sm_80", ("f16", "bf16"), "t128.block_q64.block_k64.stages2.kv_block128.stream64.blocks_per_sm2",
-            fits="64 < max(DK, DV) <= 128", math="T",
-        ),
-        rt.BodySchedule(
-            "sm_80", ("f16", "bf16"), "t128.block_q64.block_k64.stages2.kv_block64.stream64.blocks_per_sm4",
-            fits="max(DK, DV) <= 64", math="T",
-        ),
-        rt.BodySchedule(
-            "sm_80", ("f16", "bf16"), "t128.block_q64.block_k16.stages2.kv_block64.stream64", fits="max(DK, DV) <= 256",
-            math="T",
-        ),
+        rt.BodySchedule("sm_80", ("f16", "bf16"),
+                        "t128.block_q64.block_k64.stages2.kv_block128.stream64.blocks_per_sm2",
+                        fits="64 < max(DK, DV) <= 128", math="T"),
+        rt.BodySchedule("sm_80", ("f16", "bf16"),
+                        "t128.block_q64.block_k64.stages2.kv_block64.stream64.blocks_per_sm4",
+                        fits="max(DK, DV) <= 64", math="T"),
+        rt.BodySchedule("sm_80", ("f16", "bf16"), "t128.block_q64.block_k16.stages2.kv_block64.stream64",
+                        fits="max(DK, DV) <= 256", math="T"),
         rt.BodySchedule("sm_80", ("f32", "f16", "bf16", "f64"), "t128.lanes32", fits="not tiled and key_len <= 4096"),
         rt.BodySchedule("sm_80", ("f32", "f16", "bf16", "f64"), "t128.lanes128", fits="not tiled"),
     )

@@ -38,22 +38,16 @@ class CausalConv1dPlan(rt.BodyPlan[CausalConv1dDescriptor]):
     OP = "causal_conv1d"
     TENSORS = (
         rt.Argument("x", "in", "array", doc="input"),
-        rt.Argument(
-            "weight", "in", "array", dtypes=("T", "acc"),
-            doc="filter of each channel; the last tap is for the present step",
-        ),
+        rt.Argument("weight", "in", "array", dtypes=("T", "acc"),
+                    doc="filter of each channel; the last tap is for the present step"),
         rt.Argument("bias", "in", "array", dtypes=("T", "acc"), optional="has_bias", doc="added to each channel"),
-        rt.Argument(
-            "initial_states", "in", "array", optional="has_initial_states", doc="initial state: the values before x",
-        ),
-        rt.Argument(
-            "cu_seqlens", "in", "array", dtypes=("i32", "i64"), optional="has_cu_seqlens",
-            doc="start of each sequence, and the end; never descending",
-        ),
+        rt.Argument("initial_states", "in", "array", optional="has_initial_states",
+                    doc="initial state: the values before x"),
+        rt.Argument("cu_seqlens", "in", "array", dtypes=("i32", "i64"), optional="has_cu_seqlens",
+                    doc="start of each sequence, and the end; never descending"),
         rt.Argument("y", "out", "array", doc="the result"),
-        rt.Argument(
-            "final_states", "out", "array", optional="has_final_states", doc="the last values of each sequence",
-        ),
+        rt.Argument("final_states", "out", "array", optional="has_final_states",
+                    doc="the last values of each sequence"),
     )
     CHECK_ORDER = ("x", "y", "weight", "bias", "initial_states", "cu_seqlens", "final_states")
     PROMISES = rt.table(
@@ -69,39 +63,29 @@ class CausalConv1dPlan(rt.BodyPlan[CausalConv1dDescriptor]):
         rt.Extent("num_sequences", "cu_seqlens", axis=0, less=1),
     )
     LAYOUT_AXES = rt.table(packed=rt.table(x=-1, y=-1), channels_last=rt.table(x=1, y=1), strided=rt.table())
-    SHAPES = rt.table(
-        x=("(batch_size, channels, seq_len)",), weight=("(channels, width)",), bias=("(channels,)",),
-        initial_states=("(num_sequences, channels, width - 1)",), cu_seqlens=("(num_sequences + 1,)",),
-        y=("(batch_size, channels, seq_len)",), final_states=("(num_sequences, channels, width - 1)",),
-    )
+    SHAPES = rt.table(x=("(batch_size, channels, seq_len)",), weight=("(channels, width)",), bias=("(channels,)",),
+                      initial_states=("(num_sequences, channels, width - 1)",), cu_seqlens=("(num_sequences + 1,)",),
+                      y=("(batch_size, channels, seq_len)",), final_states=("(num_sequences, channels, width - 1)",))
     SETTINGS = rt.table(WIDTH="width", SILU="use_silu")
-    TERMS = rt.table(
-        run="time * steps * (1 if columns else lanes)", runs="threads // lanes // (1 if columns else owned)",
-        parts="ceil_div(batch_size * ceil_div(seq_len, run), runs)",
-    )
+    TERMS = rt.table(run="time * steps * (1 if columns else lanes)",
+                     runs="threads // lanes // (1 if columns else owned)",
+                     parts="ceil_div(batch_size * ceil_div(seq_len, run), runs)")
     KERNELS = (rt.BodyKernel("main", ("max(1, ceil_div(channels, owned) * parts)",)),)
     SCHEDULES = (
-        rt.BodySchedule(
-            "sm_80", ("f32", "f16", "bf16", "f64"), "t128.lanes4.owned32.time8.steps2.batch2", fits="seq_len <= 64",
-        ),
-        rt.BodySchedule(
-            "sm_80", ("f32", "f16", "bf16", "f64"), "t128.lanes16.owned8.time8.steps4.batch2", fits="seq_len <= 512",
-        ),
-        rt.BodySchedule(
-            "sm_80", ("f16", "bf16"), "t128.lanes32.owned1.time8.steps16.batch4.blocks_per_sm8", fits="width <= 5",
-        ),
+        rt.BodySchedule("sm_80", ("f32", "f16", "bf16", "f64"), "t128.lanes4.owned32.time8.steps2.batch2",
+                        fits="seq_len <= 64"),
+        rt.BodySchedule("sm_80", ("f32", "f16", "bf16", "f64"), "t128.lanes16.owned8.time8.steps4.batch2",
+                        fits="seq_len <= 512"),
+        rt.BodySchedule("sm_80", ("f16", "bf16"), "t128.lanes32.owned1.time8.steps16.batch4.blocks_per_sm8",
+                        fits="width <= 5"),
         rt.BodySchedule("sm_80", ("f16", "bf16"), "t128.lanes32.owned1.time8.steps16.batch4"),
         rt.BodySchedule("sm_80", ("f32",), "t128.lanes32.owned1.time4.steps16.batch4", fits="width <= 5"),
         rt.BodySchedule("sm_80", ("f32",), "t128.lanes32.owned1.time8.steps8.batch3"),
         rt.BodySchedule("sm_80", ("f64",), "t64.lanes32.owned1.time8.steps8.batch3"),
-        rt.BodySchedule(
-            "sm_80", ("f16", "bf16"), "t128.lanes32.owned128.time4.steps8.batch5.blocks_per_sm6.columns1",
-            fits="width <= 5", layout="channels_last",
-        ),
-        rt.BodySchedule(
-            "sm_80", ("f32", "f16", "bf16"), "t128.lanes32.owned64.time8.steps4.batch3.columns1",
-            layout="channels_last",
-        ),
+        rt.BodySchedule("sm_80", ("f16", "bf16"), "t128.lanes32.owned128.time4.steps8.batch5.blocks_per_sm6.columns1",
+                        fits="width <= 5", layout="channels_last"),
+        rt.BodySchedule("sm_80", ("f32", "f16", "bf16"), "t128.lanes32.owned64.time8.steps4.batch3.columns1",
+                        layout="channels_last"),
         rt.BodySchedule("sm_80", ("f64",), "t64.lanes32.owned64.time8.steps4.batch3.columns1", layout="channels_last"),
     )
 

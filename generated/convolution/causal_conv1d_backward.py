@@ -16,9 +16,8 @@ class CausalConv1dBackwardDescriptor(rt.Descriptor):
     has_cu_seqlens: bool = rt.field("whether cu_seqlens packs num_sequences sequences into one", default=False)
     num_sequences: int = rt.field("number of sequences, packed or not", default=rt.same_as("batch_size"))
     has_db: bool = rt.field("whether db is requested", default=rt.same_as("has_bias"))
-    has_dinitial_states: bool = rt.field(
-        "whether dinitial_states is requested", default=rt.same_as("has_initial_states"),
-    )
+    has_dinitial_states: bool = rt.field("whether dinitial_states is requested",
+                                         default=rt.same_as("has_initial_states"))
     has_dfinal_states: bool = rt.field("whether the loss depends on final_states", default=False)
     _elements = ("f32", "f16", "bf16", "f64")
     _requires = (
@@ -45,40 +44,28 @@ class CausalConv1dBackwardPlan(rt.BodyPlan[CausalConv1dBackwardDescriptor]):
     OP = "causal_conv1d_backward"
     TENSORS = (
         rt.Argument("x", "in", "array", doc="input of the forward"),
-        rt.Argument(
-            "weight", "in", "array", dtypes=("T", "acc"),
-            doc="filter of each channel; the last tap is for the present step",
-        ),
+        rt.Argument("weight", "in", "array", dtypes=("T", "acc"),
+                    doc="filter of each channel; the last tap is for the present step"),
         rt.Argument("bias", "in", "array", dtypes=("T", "acc"), optional="has_bias", doc="added to each channel"),
         rt.Argument("dy", "in", "array", doc="gradient of the loss with respect to y"),
-        rt.Argument(
-            "initial_states", "in", "array", optional="has_initial_states", doc="initial state: the values before x",
-        ),
-        rt.Argument(
-            "dfinal_states", "in", "array", optional="has_dfinal_states",
-            doc="gradient of the loss with respect to final_states",
-        ),
-        rt.Argument(
-            "cu_seqlens", "in", "array", dtypes=("i32", "i64"), optional="has_cu_seqlens",
-            doc="start of each sequence, and the end; never descending",
-        ),
+        rt.Argument("initial_states", "in", "array", optional="has_initial_states",
+                    doc="initial state: the values before x"),
+        rt.Argument("dfinal_states", "in", "array", optional="has_dfinal_states",
+                    doc="gradient of the loss with respect to final_states"),
+        rt.Argument("cu_seqlens", "in", "array", dtypes=("i32", "i64"), optional="has_cu_seqlens",
+                    doc="start of each sequence, and the end; never descending"),
         rt.Argument("dx", "out", "array", doc="gradient with respect to x"),
         rt.Argument("dw", "out", "array", dtypes=("T", "acc"), doc="gradient with respect to weight"),
         rt.Argument("db", "out", "array", dtypes=("T", "acc"), optional="has_db", doc="gradient with respect to bias"),
-        rt.Argument(
-            "dinitial_states", "out", "array", optional="has_dinitial_states",
-            doc="gradient with respect to initial_states",
-        ),
+        rt.Argument("dinitial_states", "out", "array", optional="has_dinitial_states",
+                    doc="gradient with respect to initial_states"),
     )
-    CHECK_ORDER = (
-        "x", "dy", "dx", "weight", "bias", "dw", "db", "initial_states", "dfinal_states", "dinitial_states",
-        "cu_seqlens",
-    )
-    PROMISES = rt.table(
-        dx=("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
-        dw=("deterministic", "bit_stable_on_same_hardware"), db=("deterministic", "bit_stable_on_same_hardware"),
-        dinitial_states=("deterministic", "bit_stable_on_same_hardware"),
-    )
+    CHECK_ORDER = ("x", "dy", "dx", "weight", "bias", "dw", "db", "initial_states", "dfinal_states", "dinitial_states",
+                   "cu_seqlens")
+    PROMISES = rt.table(dx=("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
+                        dw=("deterministic", "bit_stable_on_same_hardware"),
+                        db=("deterministic", "bit_stable_on_same_hardware"),
+                        dinitial_states=("deterministic", "bit_stable_on_same_hardware"))
     EXTENTS = (
         rt.Extent("batch_size", "x", axis=0),
         rt.Extent("channels", "x", axis=1),
@@ -88,13 +75,10 @@ class CausalConv1dBackwardPlan(rt.BodyPlan[CausalConv1dBackwardDescriptor]):
         rt.Extent("num_sequences", "dfinal_states", axis=0),
         rt.Extent("num_sequences", "cu_seqlens", axis=0, less=1),
     )
-    GRADIENT = rt.Gradient(
-        "causal_conv1d", rt.table(dy="y", dfinal_states="final_states"),
-        rt.table(dx="x", dw="weight", db="bias", dinitial_states="initial_states"),
-    )
-    LAYOUT_AXES = rt.table(
-        packed=rt.table(x=-1, dy=-1, dx=-1), channels_last=rt.table(x=1, dy=1, dx=1), strided=rt.table(),
-    )
+    GRADIENT = rt.Gradient("causal_conv1d", rt.table(dy="y", dfinal_states="final_states"),
+                           rt.table(dx="x", dw="weight", db="bias", dinitial_states="initial_states"))
+    LAYOUT_AXES = rt.table(packed=rt.table(x=-1, dy=-1, dx=-1), channels_last=rt.table(x=1, dy=1, dx=1),
+                           strided=rt.table())
     SHAPES = rt.table(
         x=("(batch_size, channels, seq_len)",), weight=("(channels, width)",), bias=("(channels,)",),
         dy=("(batch_size, channels, seq_len)",), initial_states=("(num_sequences, channels, width - 1)",),
@@ -103,58 +87,47 @@ class CausalConv1dBackwardPlan(rt.BodyPlan[CausalConv1dBackwardDescriptor]):
         dinitial_states=("(num_sequences, channels, width - 1)",),
     )
     SETTINGS = rt.table(WIDTH="width", SILU="use_silu")
-    TERMS = rt.table(
-        run="time * steps * (1 if columns else lanes)", runs="threads // lanes // (1 if columns else owned)",
-        parts="ceil_div(batch_size * ceil_div(seq_len, run), runs)",
-    )
+    TERMS = rt.table(run="time * steps * (1 if columns else lanes)",
+                     runs="threads // lanes // (1 if columns else owned)",
+                     parts="ceil_div(batch_size * ceil_div(seq_len, run), runs)")
     KERNELS = (
         rt.BodyKernel("main", ("max(1, ceil_div(channels, owned) * parts)",)),
         rt.BodyKernel("fold", ("ceil_div((width + (1 if has_db else 0)) * channels, threads // slices)",)),
     )
     WORKSPACE = (rt.Scratch("partials", "acc", "parts * (width + (1 if has_db else 0)) * channels"),)
     SCHEDULES = (
-        rt.BodySchedule(
-            "sm_80", ("f32", "f16", "bf16"), "t128.lanes4.owned32.time8.steps2.batch2.slices8", fits="seq_len <= 64",
-        ),
-        rt.BodySchedule(
-            "sm_80", ("f32", "f16", "bf16"), "t128.lanes16.owned8.time8.steps4.batch2.slices8", fits="seq_len <= 512",
-        ),
+        rt.BodySchedule("sm_80", ("f32", "f16", "bf16"), "t128.lanes4.owned32.time8.steps2.batch2.slices8",
+                        fits="seq_len <= 64"),
+        rt.BodySchedule("sm_80", ("f32", "f16", "bf16"), "t128.lanes16.owned8.time8.steps4.batch2.slices8",
+                        fits="seq_len <= 512"),
         rt.BodySchedule("sm_80", ("f64",), "t64.lanes16.owned4.time8.steps4.batch2.slices8", fits="seq_len <= 512"),
-        rt.BodySchedule(
-            "sm_80", ("f16", "bf16"), "t128.lanes32.owned1.time8.steps16.batch5.blocks_per_sm5.slices8",
-            fits="width <= 4",
-        ),
+        rt.BodySchedule("sm_80", ("f16", "bf16"), "t128.lanes32.owned1.time8.steps16.batch5.blocks_per_sm5.slices8",
+                        fits="width <= 4"),
         rt.BodySchedule("sm_80", ("f16", "bf16"), "t128.lanes32.owned1.time8.steps16.batch5.slices8"),
         rt.BodySchedule("sm_80", ("f32",), "t128.lanes32.owned1.time4.steps16.batch4.slices8", fits="width <= 5"),
         rt.BodySchedule("sm_80", ("f32",), "t128.lanes32.owned1.time8.steps8.batch3.slices8"),
         rt.BodySchedule("sm_80", ("f64",), "t64.lanes32.owned1.time8.steps8.batch3.slices8"),
-        rt.BodySchedule(
-            "sm_80", ("f16", "bf16"), "t128.lanes32.owned128.time4.steps32.batch5.blocks_per_sm3.slices8.columns1",
-            fits="width <= 4", layout="channels_last",
-        ),
-        rt.BodySchedule(
-            "sm_80", ("f16", "bf16"), "t128.lanes32.owned64.time8.steps16.batch4.slices8.columns1",
-            layout="channels_last",
-        ),
+        rt.BodySchedule("sm_80", ("f16", "bf16"),
+                        "t128.lanes32.owned128.time4.steps32.batch5.blocks_per_sm3.slices8.columns1",
+                        fits="width <= 4", layout="channels_last"),
+        rt.BodySchedule("sm_80", ("f16", "bf16"), "t128.lanes32.owned64.time8.steps16.batch4.slices8.columns1",
+                        layout="channels_last"),
         rt.BodySchedule(
             "sm_80", ("f32",), "t128.lanes32.owned64.time4.steps32.batch5.blocks_per_sm4.slices8.columns1",
             fits="width <= 5", layout="channels_last",
         ),
-        rt.BodySchedule(
-            "sm_80", ("f32",), "t64.lanes32.owned64.time8.steps16.batch3.slices8.columns1", layout="channels_last",
-        ),
-        rt.BodySchedule(
-            "sm_80", ("f64",), "t32.lanes32.owned64.time8.steps16.batch3.slices8.columns1", layout="channels_last",
-        ),
+        rt.BodySchedule("sm_80", ("f32",), "t64.lanes32.owned64.time8.steps16.batch3.slices8.columns1",
+                        layout="channels_last"),
+        rt.BodySchedule("sm_80", ("f64",), "t32.lanes32.owned64.time8.steps16.batch3.slices8.columns1",
+                        layout="channels_last"),
     )
 
     def run(self, *, x: rt.Array, weight: rt.Array, bias: rt.Array = None, dy: rt.Array,
             initial_states: rt.Array = None, dfinal_states: rt.Array = None, cu_seqlens: rt.Array = None, dx: rt.Array,
             dw: rt.Array, db: rt.Array = None, dinitial_states: rt.Array = None, workspace: rt.Workspace = None,
             stream: rt.Stream = None) -> None:
-        return self._run((
-            x, weight, bias, dy, initial_states, dfinal_states, cu_seqlens, dx, dw, db, dinitial_states,
-        ), workspace, stream)
+        return self._run((x, weight, bias, dy, initial_states, dfinal_states, cu_seqlens, dx, dw,
+                          db, dinitial_states), workspace, stream)
 
     run_unchecked, bind, can_implement = rt.entry_points(run)
 

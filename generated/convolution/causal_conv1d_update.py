@@ -33,37 +33,24 @@ class CausalConv1dUpdatePlan(rt.BodyPlan[CausalConv1dUpdateDescriptor]):
     OP = "causal_conv1d_update"
     TENSORS = (
         rt.Argument("x", "in", "array", doc="new values"),
-        rt.Argument(
-            "weight", "in", "array", dtypes=("T", "acc"),
-            doc="filter of each channel; the last tap is for the present step",
-        ),
+        rt.Argument("weight", "in", "array", dtypes=("T", "acc"),
+                    doc="filter of each channel; the last tap is for the present step"),
         rt.Argument("bias", "in", "array", dtypes=("T", "acc"), optional="has_bias", doc="added to each channel"),
-        rt.Argument(
-            "conv_state", "inout", "array", doc="the last values of each sequence, replaced by the new last ones",
-        ),
+        rt.Argument("conv_state", "inout", "array",
+                    doc="the last values of each sequence, replaced by the new last ones"),
         rt.Argument("y", "out", "array", doc="the result"),
     )
-    PROMISES = rt.table(
-        y=("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
-        new_state=("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
-    )
-    EXTENTS = (
-        rt.Extent("batch_size", "x", axis=0),
-        rt.Extent("channels", "x", axis=1),
-        rt.Extent("seq_len", "x", axis=2),
-        rt.Extent("width", "weight", axis=1),
-        rt.Extent("state_len", "conv_state", axis=2),
-    )
+    PROMISES = rt.table(y=("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
+                        new_state=("deterministic", "bit_stable_on_same_hardware", "batch_invariant"))
+    EXTENTS = (rt.Extent("batch_size", "x", axis=0), rt.Extent("channels", "x", axis=1),
+               rt.Extent("seq_len", "x", axis=2), rt.Extent("width", "weight", axis=1),
+               rt.Extent("state_len", "conv_state", axis=2))
     LAYOUT_AXES = rt.table(strided=rt.table())
-    SHAPES = rt.table(
-        x=("(batch_size, channels, seq_len)",), weight=("(channels, width)",), bias=("(channels,)",),
-        conv_state=("(batch_size, channels, state_len)",), y=("(batch_size, channels, seq_len)",),
-    )
+    SHAPES = rt.table(x=("(batch_size, channels, seq_len)",), weight=("(channels, width)",), bias=("(channels,)",),
+                      conv_state=("(batch_size, channels, state_len)",), y=("(batch_size, channels, seq_len)",))
     SETTINGS = rt.table(WIDTH="width", SILU="use_silu", STATE="state_len if seq_len == 1 and state_len <= 8 else 0")
-    TERMS = rt.table(
-        pack="16 // itemsize", even="4 if STATE % 4 == 0 else 2 if STATE % 2 == 0 else 1",
-        each="max(1, pack // even) if STATE > 0 else 1",
-    )
+    TERMS = rt.table(pack="16 // itemsize", even="4 if STATE % 4 == 0 else 2 if STATE % 2 == 0 else 1",
+                     each="max(1, pack // even) if STATE > 0 else 1")
     KERNELS = (rt.BodyKernel("main", ("ceil_div(channels, threads * each) * batch_size",), when="seq_len > 0"),)
     SCHEDULES = (
         rt.BodySchedule("sm_80", ("f32", "f16", "bf16"), "t128.blocks_per_sm12"),

@@ -9,11 +9,9 @@ class BinaryBackwardDescriptor(rt.MapDescriptor):
     kind: str = rt.field("which function it is")
     input_shape: tuple[int, ...] = rt.field("extents of all arrays, rank 1 to 8")
     _elements = ("f32", "f16", "bf16", "f64")
-    _kinds = (
-        "add", "sub", "mul", "div", "floor_divide", "remainder", "fmod", "pow", "atan2", "hypot", "maximum", "minimum",
-        "fmax", "fmin", "copysign", "heaviside", "logaddexp", "logaddexp2", "xlogy", "xlog1py", "squared_difference",
-        "absolute_difference", "prelu", "relu_add",
-    )
+    _kinds = ("add", "sub", "mul", "div", "floor_divide", "remainder", "fmod", "pow", "atan2", "hypot", "maximum",
+              "minimum", "fmax", "fmin", "copysign", "heaviside", "logaddexp", "logaddexp2", "xlogy", "xlog1py",
+              "squared_difference", "absolute_difference", "prelu", "relu_add")
     _dims = rt.table(cell="input_shape")
     _space = (("cell",),)
     _requires = (rt.Requirement("1 <= len(input_shape) <= 8", error=rt.Unsupported), "min(input_shape) >= 0")

@@ -9,10 +9,8 @@ class ComplexUnaryBackwardDescriptor(rt.MapDescriptor):
     kind: str = rt.field("which function it is")
     input_shape: tuple[int, ...] = rt.field("extents of all arrays, rank 1 to 8")
     _elements = ("c64", "c128")
-    _kinds = (
-        "neg", "conj", "square", "cube", "reciprocal", "sqrt", "rsqrt", "exp", "log", "sin", "cos", "sinh", "cosh",
-        "sigmoid", "sign",
-    )
+    _kinds = ("neg", "conj", "square", "cube", "reciprocal", "sqrt", "rsqrt", "exp", "log", "sin", "cos", "sinh",
+              "cosh", "sigmoid", "sign")
     _dims = rt.table(cell="input_shape")
     _space = (("cell",),)
     _requires = (rt.Requirement("1 <= len(input_shape) <= 8", error=rt.Unsupported), "min(input_shape) >= 0")

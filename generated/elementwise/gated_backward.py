@@ -9,10 +9,8 @@ class GatedBackwardDescriptor(rt.MapDescriptor):
     kind: str = rt.field("which function it is")
     input_shape: tuple[int, ...] = rt.field("extents of all arrays, rank 1 to 8")
     _elements = ("f32", "f16", "bf16", "f64")
-    _kinds = (
-        "identity", "sigmoid", "tanh", "relu", "relu_squared", "silu", "gelu", "gelu_tanh", "gelu_quick", "mish",
-        "hardswish", "softplus",
-    )
+    _kinds = ("identity", "sigmoid", "tanh", "relu", "relu_squared", "silu", "gelu", "gelu_tanh", "gelu_quick", "mish",
+              "hardswish", "softplus")
     _dims = rt.table(cell="input_shape")
     _space = (("cell",),)
     _requires = (rt.Requirement("1 <= len(input_shape) <= 8", error=rt.Unsupported), "min(input_shape) >= 0")

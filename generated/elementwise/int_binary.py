@@ -9,10 +9,8 @@ class IntBinaryDescriptor(rt.MapDescriptor):
     kind: str = rt.field("which function it is")
     input_shape: tuple[int, ...] = rt.field("extents of all arrays, rank 1 to 8")
     _elements = ("i8", "i16", "i32", "i64", "u8", "u16", "u32")
-    _kinds = (
-        "add", "sub", "mul", "floor_divide", "remainder", "maximum", "minimum", "bitwise_and", "bitwise_or",
-        "bitwise_xor", "left_shift", "right_shift", "absolute_difference",
-    )
+    _kinds = ("add", "sub", "mul", "floor_divide", "remainder", "maximum", "minimum", "bitwise_and", "bitwise_or",
+              "bitwise_xor", "left_shift", "right_shift", "absolute_difference")
     _dims = rt.table(cell="input_shape")
     _space = (("cell",),)
     _requires = (rt.Requirement("1 <= len(input_shape) <= 8", error=rt.Unsupported), "min(input_shape) >= 0")

@@ -11,10 +11,8 @@ class ParametricDescriptor(rt.MapDescriptor):
     a: float = rt.field("slope, alpha, width, lower end or exponent")
     b: float = rt.field("upper end, value below the threshold or summand", default=0.0)
     _elements = ("f32", "f16", "bf16", "f64")
-    _kinds = (
-        "affine", "leaky_relu", "elu", "celu", "hardtanh", "threshold", "hardshrink", "softshrink", "softplus", "swish",
-        "logit", "pow",
-    )
+    _kinds = ("affine", "leaky_relu", "elu", "celu", "hardtanh", "threshold", "hardshrink", "softshrink", "softplus",
+              "swish", "logit", "pow")
     _dims = rt.table(cell="input_shape")
     _space = (("cell",),)
     _requires = (

@@ -9,13 +9,12 @@ class UnaryBackwardDescriptor(rt.MapDescriptor):
     kind: str = rt.field("which function it is")
     input_shape: tuple[int, ...] = rt.field("extents of all arrays, rank 1 to 8")
     _elements = ("f32", "f16", "bf16", "f64")
-    _kinds = (
-        "identity", "neg", "abs", "sign", "square", "cube", "reciprocal", "sqrt", "rsqrt", "cbrt", "exp", "exp2",
-        "exp10", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "sinc", "asin", "acos", "atan", "sinh",
-        "cosh", "tanh", "asinh", "acosh", "atanh", "floor", "ceil", "round", "trunc", "frac", "erf", "erfc", "degrees",
-        "radians", "sigmoid", "logit", "logsigmoid", "relu", "relu6", "relu_squared", "silu", "gelu", "gelu_tanh",
-        "gelu_quick", "mish", "softplus", "softsign", "tanhshrink", "selu", "hardsigmoid", "hardswish", "hardtanh",
-    )
+    _kinds = ("identity", "neg", "abs", "sign", "square", "cube", "reciprocal", "sqrt", "rsqrt", "cbrt", "exp", "exp2",
+              "exp10", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "sinc", "asin", "acos", "atan",
+              "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "floor", "ceil", "round", "trunc", "frac", "erf",
+              "erfc", "degrees", "radians", "sigmoid", "logit", "logsigmoid", "relu", "relu6", "relu_squared", "silu",
+              "gelu", "gelu_tanh", "gelu_quick", "mish", "softplus", "softsign", "tanhshrink", "selu", "hardsigmoid",
+              "hardswish", "hardtanh")
     _dims = rt.table(cell="input_shape")
     _space = (("cell",),)
     _requires = (rt.Requirement("1 <= len(input_shape) <= 8", error=rt.Unsupported), "min(input_shape) >= 0")

@@ -47,39 +47,27 @@ class LinearCrossEntropyBackwardPlan(rt.MatmulPlan[LinearCrossEntropyBackwardDes
         rt.Argument("dx", "out", "array", doc="gradient with respect to x"),
         rt.Argument("dw", "out", "array", doc="gradient with respect to w"),
     )
-    PROMISES = rt.table(
-        dx=("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
-        dw=("deterministic", "bit_stable_on_same_hardware"),
-    )
-    EXTENTS = (
-        rt.Extent("tokens", "dloss", axis=0),
-        rt.Extent("features", "x", axis=1),
-        rt.Extent("classes", "w", axis=0),
-    )
+    PROMISES = rt.table(dx=("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
+                        dw=("deterministic", "bit_stable_on_same_hardware"))
+    EXTENTS = (rt.Extent("tokens", "dloss", axis=0), rt.Extent("features", "x", axis=1),
+               rt.Extent("classes", "w", axis=0))
     GRADIENT = rt.Gradient("linear_cross_entropy", rt.table(dloss="loss"), rt.table(dx="x", dw="w"))
-    AXES = rt.table(
-        dloss=(("token",),), x=(("token",), ("depth",)), w=(("col",), ("depth",)), target=(("token",),),
-        lse=(("token",),), dx=(("token",), ("depth",)), dw=(("col",), ("depth",)), col_index_held=(("col",),),
-        col_size_held=(), dx_held=(("token",), ("depth",)), dlogits_held=(("token",), ("col",)),
-    )
+    AXES = rt.table(dloss=(("token",),), x=(("token",), ("depth",)), w=(("col",), ("depth",)), target=(("token",),),
+                    lse=(("token",),), dx=(("token",), ("depth",)), dw=(("col",), ("depth",)),
+                    col_index_held=(("col",),), col_size_held=(), dx_held=(("token",), ("depth",)),
+                    dlogits_held=(("token",), ("col",)))
     HELD = rt.table(col_index_held="i64", col_size_held="i64", dx_held="acc", dlogits_held="T")
     PASSES = (
         rt.MapPass((), ("col_index_held",), space=(("col",),), indices=("col",), cell_indices=("col",)),
         rt.MapPass((), ("col_size_held",), space=(), sizes=("col",)),
         rt.MapPass((), ("dx_held",), space=(("token",), ("depth",))),
-        rt.MatmulPass(
-            ("dloss", "x", "w", "target", "lse", "col_index_held", "col_size_held"), ("dlogits_held",), loop=1,
-            factors=("x", "w"), dims=rt.table(rows="token", columns="col", depth="depth"),
-            scalars=("ignore_index", "smoothing", "z_weight"),
-        ),
-        rt.MatmulPass(
-            ("w", "dlogits_held", "dx_held"), ("dx_held",), loop=1, factors=("dlogits_held", "w"),
-            dims=rt.table(rows="token", columns="depth", depth="col"),
-        ),
-        rt.MatmulPass(
-            ("x", "dlogits_held"), ("dw",), loop=1, factors=("dlogits_held", "x"),
-            dims=rt.table(rows="col", columns="depth", depth="token"),
-        ),
+        rt.MatmulPass(("dloss", "x", "w", "target", "lse", "col_index_held", "col_size_held"), ("dlogits_held",),
+                      loop=1, factors=("x", "w"), dims=rt.table(rows="token", columns="col", depth="depth"),
+                      scalars=("ignore_index", "smoothing", "z_weight")),
+        rt.MatmulPass(("w", "dlogits_held", "dx_held"), ("dx_held",), loop=1, factors=("dlogits_held", "w"),
+                      dims=rt.table(rows="token", columns="depth", depth="col")),
+        rt.MatmulPass(("x", "dlogits_held"), ("dw",), loop=1, factors=("dlogits_held", "x"),
+                      dims=rt.table(rows="col", columns="depth", depth="token")),
         rt.MapPass(("dx_held",), ("dx",), space=(("token",), ("depth",))),
     )
 

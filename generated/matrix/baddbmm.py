@@ -34,16 +34,10 @@ class BaddbmmPlan(rt.MatmulPlan[BaddbmmDescriptor]):
         rt.Argument("y", "out", "array", doc="the results"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "batch_invariant")
-    EXTENTS = (
-        rt.Extent("batch_size", "c", axis=0),
-        rt.Extent("m", "c", axis=1),
-        rt.Extent("n", "c", axis=2),
-        rt.Extent("k", "a", axis=2),
-    )
-    AXES = rt.table(
-        c=(("batch",), ("row",), ("col",)), a=(("batch",), ("row",), ("depth",)), b=(("batch",), ("depth",), ("col",)),
-        y=(("batch",), ("row",), ("col",)),
-    )
+    EXTENTS = (rt.Extent("batch_size", "c", axis=0), rt.Extent("m", "c", axis=1), rt.Extent("n", "c", axis=2),
+               rt.Extent("k", "a", axis=2))
+    AXES = rt.table(c=(("batch",), ("row",), ("col",)), a=(("batch",), ("row",), ("depth",)),
+                    b=(("batch",), ("depth",), ("col",)), y=(("batch",), ("row",), ("col",)))
     FACTORS = ("a", "b")
     DIMS = rt.table(batch="batch", rows="row", columns="col", depth="depth")
     SCALARS = ("beta", "alpha")

@@ -34,10 +34,8 @@ class BlockScaledMmPlan(rt.MatmulPlan[BlockScaledMmDescriptor]):
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "batch_invariant")
     EXTENTS = (rt.Extent("m", "a", axis=0), rt.Extent("n", "b", axis=0), rt.Extent("k", "a", axis=1))
-    AXES = rt.table(
-        a=(("row",), ("depth",)), b=(("col",), ("depth",)), scale_a=(("row",), ("part",)),
-        scale_b=(("band",), ("part",)), y=(("row",), ("col",)),
-    )
+    AXES = rt.table(a=(("row",), ("depth",)), b=(("col",), ("depth",)), scale_a=(("row",), ("part",)),
+                    scale_b=(("band",), ("part",)), y=(("row",), ("col",)))
     FACTORS = ("a", "b")
     DIMS = rt.table(rows="row", columns="col", depth="depth")
     WEIGHTS = rt.table(scale_a=(("rows", 1), ("depth", 128)), scale_b=(("columns", 128), ("depth", 128)))

@@ -31,15 +31,10 @@ class DenseGemmPlan(rt.MatmulPlan[DenseGemmDescriptor]):
         rt.Argument("y", "out", "array", doc="the products"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "batch_invariant")
-    EXTENTS = (
-        rt.Extent("batch_size", "a", axis=0),
-        rt.Extent("m", "a", axis=1),
-        rt.Extent("n", "b", axis=2),
-        rt.Extent("k", "a", axis=2),
-    )
-    AXES = rt.table(
-        a=(("batch",), ("row",), ("depth",)), b=(("batch",), ("depth",), ("col",)), y=(("batch",), ("row",), ("col",)),
-    )
+    EXTENTS = (rt.Extent("batch_size", "a", axis=0), rt.Extent("m", "a", axis=1), rt.Extent("n", "b", axis=2),
+               rt.Extent("k", "a", axis=2))
+    AXES = rt.table(a=(("batch",), ("row",), ("depth",)), b=(("batch",), ("depth",), ("col",)),
+                    y=(("batch",), ("row",), ("col",)))
     FACTORS = ("a", "b")
     DIMS = rt.table(batch="batch", rows="row", columns="col", depth="depth")
 

@@ -33,30 +33,19 @@ class DenseGemmBackwardPlan(rt.MatmulPlan[DenseGemmBackwardDescriptor]):
         rt.Argument("da", "out", "array", doc="gradient with respect to a"),
         rt.Argument("db", "out", "array", doc="gradient with respect to b"),
     )
-    PROMISES = rt.table(
-        da=("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
-        db=("deterministic", "bit_stable_on_same_hardware"),
-    )
-    EXTENTS = (
-        rt.Extent("batch_size", "dy", axis=0),
-        rt.Extent("m", "dy", axis=1),
-        rt.Extent("n", "dy", axis=2),
-        rt.Extent("k", "a", axis=2),
-    )
+    PROMISES = rt.table(da=("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
+                        db=("deterministic", "bit_stable_on_same_hardware"))
+    EXTENTS = (rt.Extent("batch_size", "dy", axis=0), rt.Extent("m", "dy", axis=1), rt.Extent("n", "dy", axis=2),
+               rt.Extent("k", "a", axis=2))
     GRADIENT = rt.Gradient("dense_gemm", rt.table(dy="y"), rt.table(da="a", db="b"))
-    AXES = rt.table(
-        dy=(("batch",), ("row",), ("col",)), a=(("batch",), ("row",), ("depth",)), b=(("batch",), ("depth",), ("col",)),
-        da=(("batch",), ("row",), ("depth",)), db=(("batch",), ("depth",), ("col",)),
-    )
+    AXES = rt.table(dy=(("batch",), ("row",), ("col",)), a=(("batch",), ("row",), ("depth",)),
+                    b=(("batch",), ("depth",), ("col",)), da=(("batch",), ("row",), ("depth",)),
+                    db=(("batch",), ("depth",), ("col",)))
     PASSES = (
-        rt.MatmulPass(
-            ("dy", "b"), ("da",), factors=("dy", "b"),
-            dims=rt.table(batch="batch", rows="row", columns="depth", depth="col"),
-        ),
-        rt.MatmulPass(
-            ("dy", "a"), ("db",), factors=("a", "dy"),
-            dims=rt.table(batch="batch", rows="depth", columns="col", depth="row"),
-        ),
+        rt.MatmulPass(("dy", "b"), ("da",), factors=("dy", "b"),
+                      dims=rt.table(batch="batch", rows="row", columns="depth", depth="col")),
+        rt.MatmulPass(("dy", "a"), ("db",), factors=("a", "dy"),
+                      dims=rt.table(batch="batch", rows="depth", columns="col", depth="row")),
     )
 
     def run(self, *, dy: rt.Array, a: rt.Array, b: rt.Array, da: rt.Array, db: rt.Array,

@@ -11,10 +11,8 @@ class GroupedBlockScaledMmDescriptor(rt.MapDescriptor):
     in_features: int = rt.field("columns of x and w")
     out_features: int = rt.field("rows of w, columns of y")
     _elements = ("bf16", "f16", "f32")
-    _dims = rt.table(
-        token="tokens", group="groups", col="out_features", depth="in_features", part="ceil_div(in_features, 128)",
-        band="ceil_div(out_features, 128)",
-    )
+    _dims = rt.table(token="tokens", group="groups", col="out_features", depth="in_features",
+                     part="ceil_div(in_features, 128)", band="ceil_div(out_features, 128)")
     _space = (("token",), ("group",), ("col",), ("depth",))
     _requires = ("min(tokens, groups, in_features, out_features) >= 0",)
 
@@ -34,22 +32,15 @@ class GroupedBlockScaledMmPlan(rt.MatmulPlan[GroupedBlockScaledMmDescriptor]):
         rt.Argument("w", "in", "array", dtypes=("f8e4m3",), doc="weights of each group"),
         rt.Argument("scale_x", "in", "array", dtypes=("f32",), doc="what 128 of a row of x are multiplied with"),
         rt.Argument("scale_w", "in", "array", dtypes=("f32",), doc="what 128 x 128 of w are multiplied with"),
-        rt.Argument(
-            "ends", "in", "array", dtypes=("i32", "i64"), doc="where the rows of each group end, in ascending order",
-        ),
+        rt.Argument("ends", "in", "array", dtypes=("i32", "i64"),
+                    doc="where the rows of each group end, in ascending order"),
         rt.Argument("y", "out", "array", doc="the products"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "batch_invariant")
-    EXTENTS = (
-        rt.Extent("tokens", "x", axis=0),
-        rt.Extent("groups", "w", axis=0),
-        rt.Extent("in_features", "x", axis=1),
-        rt.Extent("out_features", "w", axis=1),
-    )
-    AXES = rt.table(
-        x=(("token",), ("depth",)), w=(("group",), ("col",), ("depth",)), scale_x=(("token",), ("part",)),
-        scale_w=(("group",), ("band",), ("part",)), ends=(("group",),), y=(("token",), ("col",)),
-    )
+    EXTENTS = (rt.Extent("tokens", "x", axis=0), rt.Extent("groups", "w", axis=0),
+               rt.Extent("in_features", "x", axis=1), rt.Extent("out_features", "w", axis=1))
+    AXES = rt.table(x=(("token",), ("depth",)), w=(("group",), ("col",), ("depth",)), scale_x=(("token",), ("part",)),
+                    scale_w=(("group",), ("band",), ("part",)), ends=(("group",),), y=(("token",), ("col",)))
     FACTORS = ("x", "w")
     DIMS = rt.table(batch="group", rows="token", columns="col", depth="depth")
     WEIGHTS = rt.table(scale_x=(("rows", 1), ("depth", 128)), scale_w=(("batch", 1), ("columns", 128), ("depth", 128)))

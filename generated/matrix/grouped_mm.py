@@ -28,21 +28,15 @@ class GroupedMmPlan(rt.MatmulPlan[GroupedMmDescriptor]):
     TENSORS = (
         rt.Argument("x", "in", "array", doc="activations, sorted by group"),
         rt.Argument("w", "in", "array", doc="weights of each group"),
-        rt.Argument(
-            "ends", "in", "array", dtypes=("i32", "i64"), doc="where the rows of each group end, in ascending order",
-        ),
+        rt.Argument("ends", "in", "array", dtypes=("i32", "i64"),
+                    doc="where the rows of each group end, in ascending order"),
         rt.Argument("y", "out", "array", doc="the products"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "batch_invariant")
-    EXTENTS = (
-        rt.Extent("tokens", "x", axis=0),
-        rt.Extent("groups", "w", axis=0),
-        rt.Extent("in_features", "x", axis=1),
-        rt.Extent("out_features", "w", axis=1),
-    )
-    AXES = rt.table(
-        x=(("token",), ("depth",)), w=(("group",), ("col",), ("depth",)), ends=(("group",),), y=(("token",), ("col",)),
-    )
+    EXTENTS = (rt.Extent("tokens", "x", axis=0), rt.Extent("groups", "w", axis=0),
+               rt.Extent("in_features", "x", axis=1), rt.Extent("out_features", "w", axis=1))
+    AXES = rt.table(x=(("token",), ("depth",)), w=(("group",), ("col",), ("depth",)), ends=(("group",),),
+                    y=(("token",), ("col",)))
     FACTORS = ("x", "w")
     DIMS = rt.table(batch="group", rows="token", columns="col", depth="depth")
     SPAN = ("ends", "rows", True)

@@ -31,36 +31,25 @@ class GroupedMmBackwardPlan(rt.MatmulPlan[GroupedMmBackwardDescriptor]):
         rt.Argument("dy", "in", "array", doc="gradient of the loss with respect to y"),
         rt.Argument("x", "in", "array", doc="activations, sorted by group"),
         rt.Argument("w", "in", "array", doc="weights of each group"),
-        rt.Argument(
-            "ends", "in", "array", dtypes=("i32", "i64"), doc="where the rows of each group end, in ascending order",
-        ),
+        rt.Argument("ends", "in", "array", dtypes=("i32", "i64"),
+                    doc="where the rows of each group end, in ascending order"),
         rt.Argument("dx", "out", "array", doc="gradient with respect to x"),
         rt.Argument("dw", "out", "array", doc="gradient with respect to w"),
     )
-    PROMISES = rt.table(
-        dx=("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
-        dw=("deterministic", "bit_stable_on_same_hardware"),
-    )
-    EXTENTS = (
-        rt.Extent("tokens", "dy", axis=0),
-        rt.Extent("groups", "w", axis=0),
-        rt.Extent("in_features", "x", axis=1),
-        rt.Extent("out_features", "dy", axis=1),
-    )
+    PROMISES = rt.table(dx=("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
+                        dw=("deterministic", "bit_stable_on_same_hardware"))
+    EXTENTS = (rt.Extent("tokens", "dy", axis=0), rt.Extent("groups", "w", axis=0),
+               rt.Extent("in_features", "x", axis=1), rt.Extent("out_features", "dy", axis=1))
     GRADIENT = rt.Gradient("grouped_mm", rt.table(dy="y"), rt.table(dx="x", dw="w"))
-    AXES = rt.table(
-        dy=(("token",), ("col",)), x=(("token",), ("depth",)), w=(("group",), ("col",), ("depth",)), ends=(("group",),),
-        dx=(("token",), ("depth",)), dw=(("group",), ("col",), ("depth",)),
-    )
+    AXES = rt.table(dy=(("token",), ("col",)), x=(("token",), ("depth",)), w=(("group",), ("col",), ("depth",)),
+                    ends=(("group",),), dx=(("token",), ("depth",)), dw=(("group",), ("col",), ("depth",)))
     PASSES = (
-        rt.MatmulPass(
-            ("dy", "w", "ends"), ("dx",), factors=("dy", "w"),
-            dims=rt.table(batch="group", rows="token", columns="depth", depth="col"), span=("ends", "rows", True),
-        ),
-        rt.MatmulPass(
-            ("dy", "x", "ends"), ("dw",), factors=("dy", "x"),
-            dims=rt.table(batch="group", rows="col", columns="depth", depth="token"), span=("ends", "depth", True),
-        ),
+        rt.MatmulPass(("dy", "w", "ends"), ("dx",), factors=("dy", "w"),
+                      dims=rt.table(batch="group", rows="token", columns="depth", depth="col"),
+                      span=("ends", "rows", True)),
+        rt.MatmulPass(("dy", "x", "ends"), ("dw",), factors=("dy", "x"),
+                      dims=rt.table(batch="group", rows="col", columns="depth", depth="token"),
+                      span=("ends", "depth", True)),
     )
 
     def run(self, *, dy: rt.Array, x: rt.Array, w: rt.Array, ends: rt.Array, dx: rt.Array, dw: rt.Array,

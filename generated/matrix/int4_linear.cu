@@ -9,120 +9,16 @@
 
 namespace baracuda {
 
-#if BARACUDA_PASS == 1
+#if BARACUDA_PASS == 1 || BARACUDA_PASS == 3
 template <typename T> using codes_type = BARACUDA_TYPE_CODES;
-struct Program : MapProgram {
-    static constexpr bool PLACED = true;
-    struct Args : WalkArgs<5> {
-        Array<const codes_type<T>, 0> codes_;
-        Array<const T, 1> scale_;
-        Array<const T, 2> zero_;
-        Array<T, 3> w_held_;
-        PlacedAxes<1> codes_axes;
-        PlacedAxes<1> scale_axes;
-        PlacedAxes<1> zero_axes;
-        long long group_size_;
-        enum : int { depth_index = 4 };
-    };
+template <class Args> struct Factor : MapProgram {
 
     // The values of cells.
-    struct Cells : Body<Reads<>, Writes<&Args::w_held_>, PlacedValue<i64, codes_type<T>, 0, whole_t, 4>,
-        PlacedValue<acc_t, T, 1, whole_t, 4>, PlacedValue<acc_t, T, 2, whole_t, 4>> {
-        using codes_read_slice = PlacedValue<i64, codes_type<T>, 0, whole_t, 4>;
-        using zero_read_slice = PlacedValue<acc_t, T, 1, whole_t, 4>;
-        using scale_read_slice = PlacedValue<acc_t, T, 2, whole_t, 4>;
-        template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
-            packs.place(read, codes_read_slice(), args.codes_, args.codes_axes,
-                        i64(0), [&](auto& place, const auto& lane) {
-                const auto depth_index = lane.index(Args::depth_index);
-                place[0] = math::floor_divide_by<8>(depth_index);
-            });
-            packs.place(read, zero_read_slice(), args.zero_, args.zero_axes,
-                        acc_t(0.0), [&](auto& place, const auto& lane) {
-                const whole_t group_size_ = whole_t(args.group_size_);
-                const auto depth_index = lane.index(Args::depth_index);
-                place[0] = math::floor_divide(depth_index, group_size_);
-            });
-            packs.place(read, scale_read_slice(), args.scale_, args.scale_axes,
-                        acc_t(0.0), [&](auto& place, const auto& lane) {
-                const whole_t group_size_ = whole_t(args.group_size_);
-                const auto depth_index = lane.index(Args::depth_index);
-                place[0] = math::floor_divide(depth_index, group_size_);
-            });
-        }
-        template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
-            lanes.each([&](const auto& lane) {
-                const auto depth_index = lane.index(Args::depth_index);
-                const i64 codes_read_ = lane.in(codes_read_slice());
-                const acc_t zero_read_ = lane.in(zero_read_slice());
-                const acc_t scale_read_ = lane.in(scale_read_slice());
-                const auto code_ = math::bitwise_and(math::right_shift(codes_read_, math::multiply(4,
-                    math::remainder_by<8>(depth_index))), 15);
-                lane.store(args.w_held_, T((acc_t(code_) - zero_read_) * scale_read_));
-            });
-        }
-    };
-};
-#endif
-
-#if BARACUDA_PASS == 2
-struct Program : MapProgram {
-    template <template <class> class Of> struct Reduced {
-        Of<Sum<acc_t, false>> y_;
-        template <class F, class... Lists> __device__ static constexpr void each(const F& f, Lists&... of) {
-            f(of.y_...);
-        }
-    };
-    struct Args : WalkArgs<3> {
-        Array<const T, 0> x_;
-        Array<const T, 1> w_held_;
-        Array<T, 2> y_;
-        Reduced<ScratchOf> parts;
-    };
-
-    // The outputs of sums.
-    struct Epilogue : Body<Reads<>, Writes<&Args::y_>> {
-        template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
-            lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
-                const acc_t y_ = reduced.y_;
-                lane.store(args.y_, T(y_));
-            });
-        }
-    };
-};
-#endif
-
-#if BARACUDA_PASS == 3
-template <typename T> using codes_type = BARACUDA_TYPE_CODES;
-struct Program : MapProgram {
-    static constexpr bool PLACED = true;
-    template <template <class> class Of> struct Reduced {
-        Of<Sum<acc_t, false>> y_;
-        template <class F, class... Lists> __device__ static constexpr void each(const F& f, Lists&... of) {
-            f(of.y_...);
-        }
-    };
-    struct Args : WalkArgs<7> {
-        Array<const codes_type<T>, 0> codes_;
-        Array<const T, 1> scale_;
-        Array<const T, 2> zero_;
-        Array<const T, 3> x_;
-        Array<T, 4> w_held_;
-        Array<T, 5> y_;
-        PlacedAxes<1> codes_axes;
-        PlacedAxes<1> scale_axes;
-        PlacedAxes<1> zero_axes;
-        long long group_size_;
-        Reduced<ScratchOf> parts;
-        enum : int { depth_index = 6 };
-    };
-
-    // The values of cells.
-    struct Cells : Body<Reads<>, Writes<&Args::w_held_>, PlacedValue<i64, codes_type<T>, 0, i64, 6>,
-        PlacedValue<acc_t, T, 1, i64, 6>, PlacedValue<acc_t, T, 2, i64, 6>> {
-        using codes_read_slice = PlacedValue<i64, codes_type<T>, 0, i64, 6>;
-        using zero_read_slice = PlacedValue<acc_t, T, 1, i64, 6>;
-        using scale_read_slice = PlacedValue<acc_t, T, 2, i64, 6>;
+    struct Cells : Body<Reads<>, Writes<&Args::w_held_>, PlacedValue<i64, codes_type<T>, 0, i64, Args::depth_index>,
+        PlacedValue<acc_t, T, 1, i64, Args::depth_index>, PlacedValue<acc_t, T, 2, i64, Args::depth_index>> {
+        using codes_read_slice = PlacedValue<i64, codes_type<T>, 0, i64, Args::depth_index>;
+        using zero_read_slice = PlacedValue<acc_t, T, 1, i64, Args::depth_index>;
+        using scale_read_slice = PlacedValue<acc_t, T, 2, i64, Args::depth_index>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, codes_read_slice(), args.codes_, args.codes_axes,
                         i64(0ll), [&](auto& place, const auto& lane) {
@@ -154,6 +50,78 @@ struct Program : MapProgram {
             });
         }
     };
+};
+#endif
+
+#if BARACUDA_PASS == 1
+struct Program : MapProgram {
+    static constexpr bool PLACED = true;
+    struct Args : WalkArgs<5> {
+        Array<const codes_type<T>, 0> codes_;
+        Array<const T, 1> scale_;
+        Array<const T, 2> zero_;
+        Array<T, 3> w_held_;
+        PlacedAxes<1> codes_axes;
+        PlacedAxes<1> scale_axes;
+        PlacedAxes<1> zero_axes;
+        long long group_size_;
+        enum : int { depth_index = 4 };
+    };
+    using Cells = Factor<Args>::Cells;
+};
+#endif
+
+#if BARACUDA_PASS == 2
+struct Program : MapProgram {
+    template <template <class> class Of> struct Reduced {
+        Of<Sum<acc_t, false>> y_;
+        template <class F, class... Lists> __device__ static constexpr void each(const F& f, Lists&... of) {
+            f(of.y_...);
+        }
+    };
+    struct Args : WalkArgs<3> {
+        Array<const T, 0> x_;
+        Array<const T, 1> w_held_;
+        Array<T, 2> y_;
+        Reduced<ScratchOf> parts;
+    };
+
+    // The outputs of sums.
+    struct Epilogue : Body<Reads<>, Writes<&Args::y_>> {
+        template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
+            lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
+                const acc_t y_ = reduced.y_;
+                lane.store(args.y_, T(y_));
+            });
+        }
+    };
+};
+#endif
+
+#if BARACUDA_PASS == 3
+struct Program : MapProgram {
+    static constexpr bool PLACED = true;
+    template <template <class> class Of> struct Reduced {
+        Of<Sum<acc_t, false>> y_;
+        template <class F, class... Lists> __device__ static constexpr void each(const F& f, Lists&... of) {
+            f(of.y_...);
+        }
+    };
+    struct Args : WalkArgs<7> {
+        Array<const codes_type<T>, 0> codes_;
+        Array<const T, 1> scale_;
+        Array<const T, 2> zero_;
+        Array<const T, 3> x_;
+        Array<T, 4> w_held_;
+        Array<T, 5> y_;
+        PlacedAxes<1> codes_axes;
+        PlacedAxes<1> scale_axes;
+        PlacedAxes<1> zero_axes;
+        long long group_size_;
+        Reduced<ScratchOf> parts;
+        enum : int { depth_index = 6 };
+    };
+    using Cells = Factor<Args>::Cells;
 
     // The outputs of sums.
     struct Epilogue : Body<Reads<>, Writes<&Args::y_>> {
@@ -172,8 +140,8 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 0*5 1*3 3 6 12 2 21 2 0*3 3 0*2 6*2 2 1 templates/map_bodies.jinja:40 1 0 2 0*2 3
-// @lines 2 1 -34 39 2 -8 1 -43 9 39 2 -8 1 -43 9 39 2*3 9 -54 7 0*2 5 0 5 59 1*2 templates/map.cu.jinja:77 2 1 -68 18
-// @lines 12 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:77 2 1 -68 6
-// @lines 12 2 10 2*4 1 2*2 0*5 3 0*2 6 3*2 2 1 templates/map_bodies.jinja:40 1 0 2 0*2 3 2 1 -34 39 2 -8 1 -43 9 39 2
-// @lines -8 1 -43 9 39 2*3 9 -54 7 0*2 5 0 5 59 1*3 -54 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:77 0*3 2 1 3 1
+// @lines templates/map.cu.jinja:1 1 4 0*5 1*3 4 3 2 1 templates/map_bodies.jinja:40 1 0 2 0*2 3 2 1 -34 39 2 -8 1 -43 9
+// @lines 39 2 -8 1 -43 9 39 2*3 9 -54 7 0*2 5 0 5 59 1*2 templates/map.cu.jinja:22 1*2 3 18 2 21 2 0*3 3 0*2 6*2 2 5*2
+// @lines 2 1 -73 18 12 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 19 9 12 -49 59 1*2
+// @lines templates/map.cu.jinja:97 2 1 -73 18 2 10 2*4 1 2*2 0*5 3 0*2 6 3*2 2 5 1 templates/map_bodies.jinja:40 1 19 9
+// @lines 12 -49 59 1*2 templates/map.cu.jinja:97 0*3 2 1 3 1

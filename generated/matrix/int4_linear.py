@@ -11,10 +11,8 @@ class Int4LinearDescriptor(rt.MapDescriptor):
     out_features: int = rt.field("rows of weights, columns of y")
     group_size: int = rt.field("neighbours in a row that share a scale and a zero point", default=128)
     _elements = ("f16", "bf16")
-    _dims = rt.table(
-        token="tokens", col="out_features", depth="in_features", word="ceil_div(in_features, 8)",
-        group="ceil_div(in_features, group_size)",
-    )
+    _dims = rt.table(token="tokens", col="out_features", depth="in_features", word="ceil_div(in_features, 8)",
+                     group="ceil_div(in_features, group_size)")
     _space = (("token",), ("col",), ("depth",))
     _chunks = rt.table(col="2048")
     _requires = ("min(tokens, in_features, out_features) >= 0", "group_size >= 1")
@@ -32,39 +30,27 @@ class Int4LinearPlan(rt.MatmulPlan[Int4LinearDescriptor]):
     OP = "int4_linear"
     TENSORS = (
         rt.Argument("x", "in", "array", doc="activations"),
-        rt.Argument(
-            "codes", "in", "array", dtypes=("i32", "u32"), doc="eight weights a number, the first in the lowest bits",
-        ),
+        rt.Argument("codes", "in", "array", dtypes=("i32", "u32"),
+                    doc="eight weights a number, the first in the lowest bits"),
         rt.Argument("scale", "in", "array", doc="the distance of neighbouring weights"),
         rt.Argument("zero", "in", "array", doc="the code of weight 0; of weights without zero points 8 everywhere"),
         rt.Argument("y", "out", "array", doc="the result"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "batch_invariant")
-    EXTENTS = (
-        rt.Extent("tokens", "x", axis=0),
-        rt.Extent("in_features", "x", axis=1),
-        rt.Extent("out_features", "codes", axis=0),
-    )
-    AXES = rt.table(
-        x=(("token",), ("depth",)), codes=(("col",), ("word",)), scale=(("col",), ("group",)),
-        zero=(("col",), ("group",)), y=(("token",), ("col",)), w_held=(("col",), ("depth",)),
-    )
+    EXTENTS = (rt.Extent("tokens", "x", axis=0), rt.Extent("in_features", "x", axis=1),
+               rt.Extent("out_features", "codes", axis=0))
+    AXES = rt.table(x=(("token",), ("depth",)), codes=(("col",), ("word",)), scale=(("col",), ("group",)),
+                    zero=(("col",), ("group",)), y=(("token",), ("col",)), w_held=(("col",), ("depth",)))
     HELD = rt.table(w_held="T")
     PASSES = (
-        rt.MapPass(
-            ("codes", "scale", "zero"), ("w_held",), loop=1, space=(("col",), ("depth",)),
-            placed=rt.table(codes=("word",), scale=("group",), zero=("group",)), indices=("depth",),
-            cell_indices=("depth",), scalars=("group_size",), bounds=("4 * 8", "4 * _depth", "_group_size"),
-        ),
-        rt.MatmulPass(
-            ("x", "w_held"), ("y",), loop=1, factors=("x", "w_held"),
-            dims=rt.table(rows="token", columns="col", depth="depth"),
-        ),
-        rt.MadePass(
-            ("codes", "scale", "zero", "x"), ("y",), factors=("x", "w_held"),
-            dims=rt.table(rows="token", columns="col", depth="depth"), scalars=("group_size",),
-            placed=rt.table(codes=("word",), scale=("group",), zero=("group",)), indices=("depth",),
-        ),
+        rt.MapPass(("codes", "scale", "zero"), ("w_held",), loop=1, space=(("col",), ("depth",)),
+                   placed=rt.table(codes=("word",), scale=("group",), zero=("group",)), indices=("depth",),
+                   cell_indices=("depth",), scalars=("group_size",)),
+        rt.MatmulPass(("x", "w_held"), ("y",), loop=1, factors=("x", "w_held"),
+                      dims=rt.table(rows="token", columns="col", depth="depth")),
+        rt.MadePass(("codes", "scale", "zero", "x"), ("y",), factors=("x", "w_held"),
+                    dims=rt.table(rows="token", columns="col", depth="depth"), scalars=("group_size",),
+                    placed=rt.table(codes=("word",), scale=("group",), zero=("group",)), indices=("depth",)),
     )
 
     def run(self, *, x: rt.Array, codes: rt.Array, scale: rt.Array, zero: rt.Array, y: rt.Array,

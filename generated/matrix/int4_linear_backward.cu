@@ -43,11 +43,12 @@ struct Program : MapProgram {
     };
 
     // The values of cells.
-    struct Cells : Body<Reads<>, Writes<&Args::w_held_>, PlacedValue<i64, codes_type<T>, 0, whole_t, 4>,
-        PlacedValue<acc_t, T, 1, whole_t, 4>, PlacedValue<acc_t, T, 2, whole_t, 4>> {
-        using codes_read_slice = PlacedValue<i64, codes_type<T>, 0, whole_t, 4>;
-        using zero_read_slice = PlacedValue<acc_t, T, 1, whole_t, 4>;
-        using scale_read_slice = PlacedValue<acc_t, T, 2, whole_t, 4>;
+    struct Cells : Body<Reads<>, Writes<&Args::w_held_>, PlacedValue<i64, codes_type<T>, 0, whole_t,
+        Args::depth_index>, PlacedValue<acc_t, T, 1, whole_t, Args::depth_index>, PlacedValue<acc_t, T, 2, whole_t,
+        Args::depth_index>> {
+        using codes_read_slice = PlacedValue<i64, codes_type<T>, 0, whole_t, Args::depth_index>;
+        using zero_read_slice = PlacedValue<acc_t, T, 1, whole_t, Args::depth_index>;
+        using scale_read_slice = PlacedValue<acc_t, T, 2, whole_t, Args::depth_index>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, codes_read_slice(), args.codes_, args.codes_axes,
                         i64(0), [&](auto& place, const auto& lane) {
@@ -131,8 +132,8 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 0*5 1*3 3 18 23 2 17 1 templates/map_bodies.jinja:40 1 19 9 -37 59 1*2
-// @lines templates/map.cu.jinja:77 2 1 -68 6 12 2 21 2 0*3 3 0*2 6*2 2 1 templates/map_bodies.jinja:40 1 0 2 0*2 3 2 1
-// @lines -34 39 2 -8 1 -43 9 39 2 -8 1 -43 9 39 2*3 9 -54 7 0*2 5 0 5 59 1*2 templates/map.cu.jinja:77 2 1 -68 18 12
-// @lines 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 19 9 -51 63 -49 59 1*2 templates/map.cu.jinja:77 2 1 -68
-// @lines 18 23 2 0 17 1 templates/map_bodies.jinja:40 1 19 9 -51 14 59 1*2 templates/map.cu.jinja:77 2 1 3 1
+// @lines templates/map.cu.jinja:1 1 4 0*5 1*3 18*2 23 2 17 1 templates/map_bodies.jinja:40 1 19 9 -37 59 1*2
+// @lines templates/map.cu.jinja:97 2 1 -73 6 12 2 21 2 0*3 3 0*2 6*2 2 1 templates/map_bodies.jinja:40 1 0*2 2 0*2 3 2
+// @lines 1 -34 39 2 -8 1 -43 9 39 2 -8 1 -43 9 39 2*3 9 -54 7 0*2 5 0 5 59 1*2 templates/map.cu.jinja:97 2 1 -73 18 12
+// @lines 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 19 9 -51 63 -49 59 1*2 templates/map.cu.jinja:97 2 1 -73
+// @lines 18 23 2 0 17 1 templates/map_bodies.jinja:40 1 19 9 -51 14 59 1*2 templates/map.cu.jinja:97 2 1 3 1

@@ -11,10 +11,8 @@ class Int4LinearBackwardDescriptor(rt.MapDescriptor):
     out_features: int = rt.field("rows of weights, columns of y")
     group_size: int = rt.field("neighbours in a row that share a scale and a zero point", default=128)
     _elements = ("f16", "bf16")
-    _dims = rt.table(
-        token="tokens", col="out_features", depth="in_features", word="ceil_div(in_features, 8)",
-        group="ceil_div(in_features, group_size)",
-    )
+    _dims = rt.table(token="tokens", col="out_features", depth="in_features", word="ceil_div(in_features, 8)",
+                     group="ceil_div(in_features, group_size)")
     _space = (("token",), ("col",), ("depth",))
     _chunks = rt.table(col="2048")
     _requires = ("min(tokens, in_features, out_features) >= 0", "group_size >= 1")
@@ -33,9 +31,8 @@ class Int4LinearBackwardPlan(rt.MatmulPlan[Int4LinearBackwardDescriptor]):
     OP = "int4_linear_backward"
     TENSORS = (
         rt.Argument("dy", "in", "array", doc="gradient of the loss with respect to y"),
-        rt.Argument(
-            "codes", "in", "array", dtypes=("i32", "u32"), doc="eight weights a number, the first in the lowest bits",
-        ),
+        rt.Argument("codes", "in", "array", dtypes=("i32", "u32"),
+                    doc="eight weights a number, the first in the lowest bits"),
         rt.Argument("scale", "in", "array", doc="the distance of neighbouring weights"),
         rt.Argument("zero", "in", "array", doc="the code of weight 0; of weights without zero points 8 everywhere"),
         rt.Argument("dx", "out", "array", doc="gradient with respect to x"),
@@ -43,23 +40,17 @@ class Int4LinearBackwardPlan(rt.MatmulPlan[Int4LinearBackwardDescriptor]):
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "batch_invariant")
     EXTENTS = (rt.Extent("tokens", "dy", axis=0), rt.Extent("out_features", "dy", axis=1))
     GRADIENT = rt.Gradient("int4_linear", rt.table(dy="y"), rt.table(dx="x"))
-    AXES = rt.table(
-        dy=(("token",), ("col",)), codes=(("col",), ("word",)), scale=(("col",), ("group",)),
-        zero=(("col",), ("group",)), dx=(("token",), ("depth",)), dx_held=(("token",), ("depth",)),
-        w_held=(("col",), ("depth",)),
-    )
+    AXES = rt.table(dy=(("token",), ("col",)), codes=(("col",), ("word",)), scale=(("col",), ("group",)),
+                    zero=(("col",), ("group",)), dx=(("token",), ("depth",)), dx_held=(("token",), ("depth",)),
+                    w_held=(("col",), ("depth",)))
     HELD = rt.table(dx_held="acc", w_held="T")
     PASSES = (
         rt.MapPass((), ("dx_held",), space=(("token",), ("depth",))),
-        rt.MapPass(
-            ("codes", "scale", "zero"), ("w_held",), loop=1, space=(("col",), ("depth",)),
-            placed=rt.table(codes=("word",), scale=("group",), zero=("group",)), indices=("depth",),
-            cell_indices=("depth",), scalars=("group_size",), bounds=("4 * 8", "4 * _depth", "_group_size"),
-        ),
-        rt.MatmulPass(
-            ("dy", "w_held", "dx_held"), ("dx_held",), loop=1, factors=("dy", "w_held"),
-            dims=rt.table(rows="token", columns="depth", depth="col"),
-        ),
+        rt.MapPass(("codes", "scale", "zero"), ("w_held",), loop=1, space=(("col",), ("depth",)),
+                   placed=rt.table(codes=("word",), scale=("group",), zero=("group",)), indices=("depth",),
+                   cell_indices=("depth",), scalars=("group_size",), bounds=("4 * 8", "4 * _depth", "_group_size")),
+        rt.MatmulPass(("dy", "w_held", "dx_held"), ("dx_held",), loop=1, factors=("dy", "w_held"),
+                      dims=rt.table(rows="token", columns="depth", depth="col")),
         rt.MapPass(("dx_held",), ("dx",), space=(("token",), ("depth",))),
     )
 

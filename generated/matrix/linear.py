@@ -34,11 +34,8 @@ class LinearPlan(rt.MatmulPlan[LinearDescriptor]):
         rt.Argument("y", "out", "array", doc="the result"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "batch_invariant")
-    EXTENTS = (
-        rt.Extent("tokens", "x", axis=0),
-        rt.Extent("in_features", "x", axis=1),
-        rt.Extent("out_features", "w", axis=0),
-    )
+    EXTENTS = (rt.Extent("tokens", "x", axis=0), rt.Extent("in_features", "x", axis=1),
+               rt.Extent("out_features", "w", axis=0))
     AXES = rt.table(x=(("token",), ("depth",)), w=(("col",), ("depth",)), bias=(("col",),), y=(("token",), ("col",)))
     FACTORS = ("x", "w")
     DIMS = rt.table(rows="token", columns="col", depth="depth")

@@ -34,54 +34,34 @@ class LinearBackwardPlan(rt.MatmulPlan[LinearBackwardDescriptor]):
         rt.Argument("bias", "in", "array", dtypes=("T", "acc"), optional="has_bias", doc="added to each row"),
         rt.Argument("dx", "out", "array", doc="gradient with respect to x"),
         rt.Argument("dw", "out", "array", doc="gradient with respect to w"),
-        rt.Argument(
-            "dbias", "out", "array", dtypes=("T", "acc"), optional="has_bias", doc="gradient with respect to bias",
-        ),
+        rt.Argument("dbias", "out", "array", dtypes=("T", "acc"), optional="has_bias",
+                    doc="gradient with respect to bias"),
     )
-    PROMISES = rt.table(
-        dx=("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
-        dw=("deterministic", "bit_stable_on_same_hardware"), dbias=("deterministic", "bit_stable_on_same_hardware"),
-    )
-    EXTENTS = (
-        rt.Extent("tokens", "dy", axis=0),
-        rt.Extent("in_features", "x", axis=1),
-        rt.Extent("out_features", "dy", axis=1),
-    )
+    PROMISES = rt.table(dx=("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
+                        dw=("deterministic", "bit_stable_on_same_hardware"),
+                        dbias=("deterministic", "bit_stable_on_same_hardware"))
+    EXTENTS = (rt.Extent("tokens", "dy", axis=0), rt.Extent("in_features", "x", axis=1),
+               rt.Extent("out_features", "dy", axis=1))
     GRADIENT = rt.Gradient("linear", rt.table(dy="y"), rt.table(dx="x", dw="w", dbias="bias"))
-    AXES = rt.table(
-        dy=(("token",), ("col",)), x=(("token",), ("depth",)), w=(("col",), ("depth",)), bias=(("col",),),
-        dx=(("token",), ("depth",)), dw=(("col",), ("depth",)), dbias=(("col",),), dz_relu_held=(("token",), ("col",)),
-    )
+    AXES = rt.table(dy=(("token",), ("col",)), x=(("token",), ("depth",)), w=(("col",), ("depth",)), bias=(("col",),),
+                    dx=(("token",), ("depth",)), dw=(("col",), ("depth",)), dbias=(("col",),),
+                    dz_relu_held=(("token",), ("col",)))
     HELD = rt.table(dz_relu_held="T")
     PASSES = (
-        rt.MatmulPass(
-            ("dy", "w"), ("dx",), kinds=("identity",), factors=("dy", "w"),
-            dims=rt.table(rows="token", columns="depth", depth="col"),
-        ),
-        rt.MatmulPass(
-            ("dy", "x"), ("dw",), kinds=("identity",), factors=("dy", "x"),
-            dims=rt.table(rows="col", columns="depth", depth="token"),
-        ),
-        rt.MapPass(
-            ("dy",), ("dbias",), kinds=("identity",), space=(("token",), ("col",)), summed=("token",),
-            sums=("has_bias",),
-        ),
-        rt.MatmulPass(
-            ("dy", "x", "w", "bias"), ("dz_relu_held",), kinds=("relu", "gelu", "gelu_tanh", "silu"),
-            factors=("x", "w"), dims=rt.table(rows="token", columns="col", depth="depth"),
-        ),
-        rt.MatmulPass(
-            ("w", "dz_relu_held"), ("dx",), kinds=("relu", "gelu", "gelu_tanh", "silu"), shared=True,
-            factors=("dz_relu_held", "w"), dims=rt.table(rows="token", columns="depth", depth="col"),
-        ),
-        rt.MatmulPass(
-            ("x", "dz_relu_held"), ("dw",), kinds=("relu", "gelu", "gelu_tanh", "silu"), shared=True,
-            factors=("dz_relu_held", "x"), dims=rt.table(rows="col", columns="depth", depth="token"),
-        ),
-        rt.MapPass(
-            ("dz_relu_held",), ("dbias",), kinds=("relu", "gelu", "gelu_tanh", "silu"), shared=True,
-            space=(("token",), ("col",)), summed=("token",), sums=("has_bias",),
-        ),
+        rt.MatmulPass(("dy", "w"), ("dx",), kinds=("identity",), factors=("dy", "w"),
+                      dims=rt.table(rows="token", columns="depth", depth="col")),
+        rt.MatmulPass(("dy", "x"), ("dw",), kinds=("identity",), factors=("dy", "x"),
+                      dims=rt.table(rows="col", columns="depth", depth="token")),
+        rt.MapPass(("dy",), ("dbias",), kinds=("identity",), space=(("token",), ("col",)), summed=("token",),
+                   sums=("has_bias",)),
+        rt.MatmulPass(("dy", "x", "w", "bias"), ("dz_relu_held",), kinds=("relu", "gelu", "gelu_tanh", "silu"),
+                      factors=("x", "w"), dims=rt.table(rows="token", columns="col", depth="depth")),
+        rt.MatmulPass(("w", "dz_relu_held"), ("dx",), kinds=("relu", "gelu", "gelu_tanh", "silu"), shared=True,
+                      factors=("dz_relu_held", "w"), dims=rt.table(rows="token", columns="depth", depth="col")),
+        rt.MatmulPass(("x", "dz_relu_held"), ("dw",), kinds=("relu", "gelu", "gelu_tanh", "silu"), shared=True,
+                      factors=("dz_relu_held", "x"), dims=rt.table(rows="col", columns="depth", depth="token")),
+        rt.MapPass(("dz_relu_held",), ("dbias",), kinds=("relu", "gelu", "gelu_tanh", "silu"), shared=True,
+                   space=(("token",), ("col",)), summed=("token",), sums=("has_bias",)),
     )
 
     def run(self, *, dy: rt.Array, x: rt.Array, w: rt.Array, bias: rt.Array = None, dx: rt.Array, dw: rt.Array,

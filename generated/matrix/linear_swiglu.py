@@ -31,15 +31,10 @@ class LinearSwigluPlan(rt.MatmulPlan[LinearSwigluDescriptor]):
         rt.Argument("y", "out", "array", doc="the result"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "batch_invariant")
-    EXTENTS = (
-        rt.Extent("tokens", "x", axis=0),
-        rt.Extent("in_features", "x", axis=1),
-        rt.Extent("out_features", "w_gate", axis=0),
-    )
-    AXES = rt.table(
-        x=(("token",), ("depth",)), w_gate=(("col",), ("depth",)), w_up=(("col",), ("depth",)),
-        y=(("token",), ("col",)),
-    )
+    EXTENTS = (rt.Extent("tokens", "x", axis=0), rt.Extent("in_features", "x", axis=1),
+               rt.Extent("out_features", "w_gate", axis=0))
+    AXES = rt.table(x=(("token",), ("depth",)), w_gate=(("col",), ("depth",)), w_up=(("col",), ("depth",)),
+                    y=(("token",), ("col",)))
     FACTORS = ("x", "w_gate")
     DIMS = rt.table(rows="token", columns="col", depth="depth")
     SECOND = "w_up"

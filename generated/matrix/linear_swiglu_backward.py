@@ -42,45 +42,28 @@ class LinearSwigluBackwardPlan(rt.MatmulPlan[LinearSwigluBackwardDescriptor]):
         rt.Argument("dw_gate", "out", "array", doc="gradient with respect to w_gate"),
         rt.Argument("dw_up", "out", "array", doc="gradient with respect to w_up"),
     )
-    PROMISES = rt.table(
-        dx=("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
-        dw_gate=("deterministic", "bit_stable_on_same_hardware"),
-        dw_up=("deterministic", "bit_stable_on_same_hardware"),
-    )
-    EXTENTS = (
-        rt.Extent("tokens", "dy", axis=0),
-        rt.Extent("in_features", "x", axis=1),
-        rt.Extent("out_features", "dy", axis=1),
-    )
+    PROMISES = rt.table(dx=("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
+                        dw_gate=("deterministic", "bit_stable_on_same_hardware"),
+                        dw_up=("deterministic", "bit_stable_on_same_hardware"))
+    EXTENTS = (rt.Extent("tokens", "dy", axis=0), rt.Extent("in_features", "x", axis=1),
+               rt.Extent("out_features", "dy", axis=1))
     GRADIENT = rt.Gradient("linear_swiglu", rt.table(dy="y"), rt.table(dx="x", dw_gate="w_gate", dw_up="w_up"))
-    AXES = rt.table(
-        dy=(("token",), ("col",)), x=(("token",), ("depth",)), w_gate=(("col",), ("depth",)),
-        w_up=(("col",), ("depth",)), dx=(("token",), ("depth",)), dw_gate=(("col",), ("depth",)),
-        dw_up=(("col",), ("depth",)), dz_held=(("token",), ("col",)), dz_2_held=(("token",), ("col",)),
-        d_sum_held=(("token",), ("depth",)),
-    )
+    AXES = rt.table(dy=(("token",), ("col",)), x=(("token",), ("depth",)), w_gate=(("col",), ("depth",)),
+                    w_up=(("col",), ("depth",)), dx=(("token",), ("depth",)), dw_gate=(("col",), ("depth",)),
+                    dw_up=(("col",), ("depth",)), dz_held=(("token",), ("col",)), dz_2_held=(("token",), ("col",)),
+                    d_sum_held=(("token",), ("depth",)))
     HELD = rt.table(dz_held="T", dz_2_held="T", d_sum_held="acc")
     PASSES = (
-        rt.MatmulPass(
-            ("dy", "x", "w_gate", "w_up"), ("dz_held", "dz_2_held"), factors=("x", "w_gate"), second="w_up",
-            dims=rt.table(rows="token", columns="col", depth="depth"),
-        ),
-        rt.MatmulPass(
-            ("w_up", "dz_held"), ("d_sum_held",), factors=("dz_held", "w_up"),
-            dims=rt.table(rows="token", columns="depth", depth="col"),
-        ),
-        rt.MatmulPass(
-            ("w_gate", "dz_2_held", "d_sum_held"), ("dx",), factors=("dz_2_held", "w_gate"),
-            dims=rt.table(rows="token", columns="depth", depth="col"),
-        ),
-        rt.MatmulPass(
-            ("x", "dz_2_held"), ("dw_gate",), factors=("dz_2_held", "x"),
-            dims=rt.table(rows="col", columns="depth", depth="token"),
-        ),
-        rt.MatmulPass(
-            ("x", "dz_held"), ("dw_up",), factors=("dz_held", "x"),
-            dims=rt.table(rows="col", columns="depth", depth="token"),
-        ),
+        rt.MatmulPass(("dy", "x", "w_gate", "w_up"), ("dz_held", "dz_2_held"), factors=("x", "w_gate"), second="w_up",
+                      dims=rt.table(rows="token", columns="col", depth="depth")),
+        rt.MatmulPass(("w_up", "dz_held"), ("d_sum_held",), factors=("dz_held", "w_up"),
+                      dims=rt.table(rows="token", columns="depth", depth="col")),
+        rt.MatmulPass(("w_gate", "dz_2_held", "d_sum_held"), ("dx",), factors=("dz_2_held", "w_gate"),
+                      dims=rt.table(rows="token", columns="depth", depth="col")),
+        rt.MatmulPass(("x", "dz_2_held"), ("dw_gate",), factors=("dz_2_held", "x"),
+                      dims=rt.table(rows="col", columns="depth", depth="token")),
+        rt.MatmulPass(("x", "dz_held"), ("dw_up",), factors=("dz_held", "x"),
+                      dims=rt.table(rows="col", columns="depth", depth="token")),
     )
 
     def run(self, *, dy: rt.Array, x: rt.Array, w_gate: rt.Array, w_up: rt.Array, dx: rt.Array, dw_gate: rt.Array,

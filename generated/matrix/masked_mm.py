@@ -32,16 +32,10 @@ class MaskedMmPlan(rt.MatmulPlan[MaskedMmDescriptor]):
         rt.Argument("y", "out", "array", doc="the products; 0 beyond the count"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "batch_invariant")
-    EXTENTS = (
-        rt.Extent("groups", "x", axis=0),
-        rt.Extent("capacity", "x", axis=1),
-        rt.Extent("in_features", "x", axis=2),
-        rt.Extent("out_features", "w", axis=1),
-    )
-    AXES = rt.table(
-        x=(("group",), ("row",), ("depth",)), w=(("group",), ("col",), ("depth",)), counts=(("group",),),
-        y=(("group",), ("row",), ("col",)),
-    )
+    EXTENTS = (rt.Extent("groups", "x", axis=0), rt.Extent("capacity", "x", axis=1),
+               rt.Extent("in_features", "x", axis=2), rt.Extent("out_features", "w", axis=1))
+    AXES = rt.table(x=(("group",), ("row",), ("depth",)), w=(("group",), ("col",), ("depth",)), counts=(("group",),),
+                    y=(("group",), ("row",), ("col",)))
     FACTORS = ("x", "w")
     DIMS = rt.table(batch="group", rows="row", columns="col", depth="depth")
     SPAN = ("counts", "rows", False)

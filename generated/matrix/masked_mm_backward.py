@@ -34,30 +34,21 @@ class MaskedMmBackwardPlan(rt.MatmulPlan[MaskedMmBackwardDescriptor]):
         rt.Argument("dx", "out", "array", doc="gradient with respect to x"),
         rt.Argument("dw", "out", "array", doc="gradient with respect to w"),
     )
-    PROMISES = rt.table(
-        dx=("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
-        dw=("deterministic", "bit_stable_on_same_hardware"),
-    )
-    EXTENTS = (
-        rt.Extent("groups", "dy", axis=0),
-        rt.Extent("capacity", "dy", axis=1),
-        rt.Extent("in_features", "x", axis=2),
-        rt.Extent("out_features", "dy", axis=2),
-    )
+    PROMISES = rt.table(dx=("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
+                        dw=("deterministic", "bit_stable_on_same_hardware"))
+    EXTENTS = (rt.Extent("groups", "dy", axis=0), rt.Extent("capacity", "dy", axis=1),
+               rt.Extent("in_features", "x", axis=2), rt.Extent("out_features", "dy", axis=2))
     GRADIENT = rt.Gradient("masked_mm", rt.table(dy="y"), rt.table(dx="x", dw="w"))
-    AXES = rt.table(
-        dy=(("group",), ("row",), ("col",)), x=(("group",), ("row",), ("depth",)), w=(("group",), ("col",), ("depth",)),
-        counts=(("group",),), dx=(("group",), ("row",), ("depth",)), dw=(("group",), ("col",), ("depth",)),
-    )
+    AXES = rt.table(dy=(("group",), ("row",), ("col",)), x=(("group",), ("row",), ("depth",)),
+                    w=(("group",), ("col",), ("depth",)), counts=(("group",),), dx=(("group",), ("row",), ("depth",)),
+                    dw=(("group",), ("col",), ("depth",)))
     PASSES = (
-        rt.MatmulPass(
-            ("dy", "w", "counts"), ("dx",), factors=("dy", "w"),
-            dims=rt.table(batch="group", rows="row", columns="depth", depth="col"), span=("counts", "rows", False),
-        ),
-        rt.MatmulPass(
-            ("dy", "x", "counts"), ("dw",), factors=("dy", "x"),
-            dims=rt.table(batch="group", rows="col", columns="depth", depth="row"), span=("counts", "depth", False),
-        ),
+        rt.MatmulPass(("dy", "w", "counts"), ("dx",), factors=("dy", "w"),
+                      dims=rt.table(batch="group", rows="row", columns="depth", depth="col"),
+                      span=("counts", "rows", False)),
+        rt.MatmulPass(("dy", "x", "counts"), ("dw",), factors=("dy", "x"),
+                      dims=rt.table(batch="group", rows="col", columns="depth", depth="row"),
+                      span=("counts", "depth", False)),
     )
 
     def run(self, *, dy: rt.Array, x: rt.Array, w: rt.Array, counts: rt.Array, dx: rt.Array, dw: rt.Array,

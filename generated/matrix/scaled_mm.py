@@ -35,10 +35,8 @@ class ScaledMmPlan(rt.MatmulPlan[ScaledMmDescriptor]):
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "batch_invariant")
     EXTENTS = (rt.Extent("m", "a", axis=0), rt.Extent("n", "b", axis=0), rt.Extent("k", "a", axis=1))
-    AXES = rt.table(
-        a=(("row",), ("depth",)), b=(("col",), ("depth",)), scale_a=(("row",),), scale_b=(("col",),), bias=(("col",),),
-        y=(("row",), ("col",)),
-    )
+    AXES = rt.table(a=(("row",), ("depth",)), b=(("col",), ("depth",)), scale_a=(("row",),), scale_b=(("col",),),
+                    bias=(("col",),), y=(("row",), ("col",)))
     FACTORS = ("a", "b")
     DIMS = rt.table(rows="row", columns="col", depth="depth")
 

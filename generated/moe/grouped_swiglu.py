@@ -30,22 +30,15 @@ class GroupedSwigluPlan(rt.MatmulPlan[GroupedSwigluDescriptor]):
         rt.Argument("x", "in", "array", doc="activations, sorted by group"),
         rt.Argument("w_gate", "in", "array", doc="weights of what SiLU is taken of"),
         rt.Argument("w_up", "in", "array", doc="weights of the other factor"),
-        rt.Argument(
-            "ends", "in", "array", dtypes=("i32", "i64"), doc="where the rows of each group end, in ascending order",
-        ),
+        rt.Argument("ends", "in", "array", dtypes=("i32", "i64"),
+                    doc="where the rows of each group end, in ascending order"),
         rt.Argument("y", "out", "array", doc="the products"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "batch_invariant")
-    EXTENTS = (
-        rt.Extent("tokens", "x", axis=0),
-        rt.Extent("groups", "w_gate", axis=0),
-        rt.Extent("in_features", "x", axis=1),
-        rt.Extent("out_features", "w_gate", axis=1),
-    )
-    AXES = rt.table(
-        x=(("token",), ("depth",)), w_gate=(("group",), ("col",), ("depth",)), w_up=(("group",), ("col",), ("depth",)),
-        ends=(("group",),), y=(("token",), ("col",)),
-    )
+    EXTENTS = (rt.Extent("tokens", "x", axis=0), rt.Extent("groups", "w_gate", axis=0),
+               rt.Extent("in_features", "x", axis=1), rt.Extent("out_features", "w_gate", axis=1))
+    AXES = rt.table(x=(("token",), ("depth",)), w_gate=(("group",), ("col",), ("depth",)),
+                    w_up=(("group",), ("col",), ("depth",)), ends=(("group",),), y=(("token",), ("col",)))
     FACTORS = ("x", "w_gate")
     DIMS = rt.table(batch="group", rows="token", columns="col", depth="depth")
     SPAN = ("ends", "rows", True)

@@ -40,53 +40,40 @@ class GroupedSwigluBackwardPlan(rt.MatmulPlan[GroupedSwigluBackwardDescriptor]):
         rt.Argument("x", "in", "array", doc="activations, sorted by group"),
         rt.Argument("w_gate", "in", "array", doc="weights of what SiLU is taken of"),
         rt.Argument("w_up", "in", "array", doc="weights of the other factor"),
-        rt.Argument(
-            "ends", "in", "array", dtypes=("i32", "i64"), doc="where the rows of each group end, in ascending order",
-        ),
+        rt.Argument("ends", "in", "array", dtypes=("i32", "i64"),
+                    doc="where the rows of each group end, in ascending order"),
         rt.Argument("dx", "out", "array", doc="gradient with respect to x"),
         rt.Argument("dw_gate", "out", "array", doc="gradient with respect to w_gate"),
         rt.Argument("dw_up", "out", "array", doc="gradient with respect to w_up"),
     )
-    PROMISES = rt.table(
-        dx=("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
-        dw_gate=("deterministic", "bit_stable_on_same_hardware"),
-        dw_up=("deterministic", "bit_stable_on_same_hardware"),
-    )
-    EXTENTS = (
-        rt.Extent("tokens", "dy", axis=0),
-        rt.Extent("groups", "w_gate", axis=0),
-        rt.Extent("in_features", "x", axis=1),
-        rt.Extent("out_features", "dy", axis=1),
-    )
+    PROMISES = rt.table(dx=("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
+                        dw_gate=("deterministic", "bit_stable_on_same_hardware"),
+                        dw_up=("deterministic", "bit_stable_on_same_hardware"))
+    EXTENTS = (rt.Extent("tokens", "dy", axis=0), rt.Extent("groups", "w_gate", axis=0),
+               rt.Extent("in_features", "x", axis=1), rt.Extent("out_features", "dy", axis=1))
     GRADIENT = rt.Gradient("grouped_swiglu", rt.table(dy="y"), rt.table(dx="x", dw_gate="w_gate", dw_up="w_up"))
-    AXES = rt.table(
-        dy=(("token",), ("col",)), x=(("token",), ("depth",)), w_gate=(("group",), ("col",), ("depth",)),
-        w_up=(("group",), ("col",), ("depth",)), ends=(("group",),), dx=(("token",), ("depth",)),
-        dw_gate=(("group",), ("col",), ("depth",)), dw_up=(("group",), ("col",), ("depth",)),
-        dz_held=(("token",), ("col",)), dz_2_held=(("token",), ("col",)), d_sum_held=(("token",), ("depth",)),
-    )
+    AXES = rt.table(dy=(("token",), ("col",)), x=(("token",), ("depth",)), w_gate=(("group",), ("col",), ("depth",)),
+                    w_up=(("group",), ("col",), ("depth",)), ends=(("group",),), dx=(("token",), ("depth",)),
+                    dw_gate=(("group",), ("col",), ("depth",)), dw_up=(("group",), ("col",), ("depth",)),
+                    dz_held=(("token",), ("col",)), dz_2_held=(("token",), ("col",)),
+                    d_sum_held=(("token",), ("depth",)))
     HELD = rt.table(dz_held="T", dz_2_held="T", d_sum_held="acc")
     PASSES = (
-        rt.MatmulPass(
-            ("dy", "x", "w_gate", "w_up", "ends"), ("dz_held", "dz_2_held"), factors=("x", "w_gate"), second="w_up",
-            dims=rt.table(batch="group", rows="token", columns="col", depth="depth"), span=("ends", "rows", True),
-        ),
-        rt.MatmulPass(
-            ("w_up", "ends", "dz_held"), ("d_sum_held",), factors=("dz_held", "w_up"),
-            dims=rt.table(batch="group", rows="token", columns="depth", depth="col"), span=("ends", "rows", True),
-        ),
-        rt.MatmulPass(
-            ("w_gate", "ends", "dz_2_held", "d_sum_held"), ("dx",), factors=("dz_2_held", "w_gate"),
-            dims=rt.table(batch="group", rows="token", columns="depth", depth="col"), span=("ends", "rows", True),
-        ),
-        rt.MatmulPass(
-            ("x", "ends", "dz_2_held"), ("dw_gate",), factors=("dz_2_held", "x"),
-            dims=rt.table(batch="group", rows="col", columns="depth", depth="token"), span=("ends", "depth", True),
-        ),
-        rt.MatmulPass(
-            ("x", "ends", "dz_held"), ("dw_up",), factors=("dz_held", "x"),
-            dims=rt.table(batch="group", rows="col", columns="depth", depth="token"), span=("ends", "depth", True),
-        ),
+        rt.MatmulPass(("dy", "x", "w_gate", "w_up", "ends"), ("dz_held", "dz_2_held"), factors=("x", "w_gate"),
+                      second="w_up", dims=rt.table(batch="group", rows="token", columns="col", depth="depth"),
+                      span=("ends", "rows", True)),
+        rt.MatmulPass(("w_up", "ends", "dz_held"), ("d_sum_held",), factors=("dz_held", "w_up"),
+                      dims=rt.table(batch="group", rows="token", columns="depth", depth="col"),
+                      span=("ends", "rows", True)),
+        rt.MatmulPass(("w_gate", "ends", "dz_2_held", "d_sum_held"), ("dx",), factors=("dz_2_held", "w_gate"),
+                      dims=rt.table(batch="group", rows="token", columns="depth", depth="col"),
+                      span=("ends", "rows", True)),
+        rt.MatmulPass(("x", "ends", "dz_2_held"), ("dw_gate",), factors=("dz_2_held", "x"),
+                      dims=rt.table(batch="group", rows="col", columns="depth", depth="token"),
+                      span=("ends", "depth", True)),
+        rt.MatmulPass(("x", "ends", "dz_held"), ("dw_up",), factors=("dz_held", "x"),
+                      dims=rt.table(batch="group", rows="col", columns="depth", depth="token"),
+                      span=("ends", "depth", True)),
     )
 
     def run(self, *, dy: rt.Array, x: rt.Array, w_gate: rt.Array, w_up: rt.Array, ends: rt.Array, dx: rt.Array,

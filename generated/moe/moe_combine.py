@@ -32,16 +32,10 @@ class MoeCombinePlan(rt.MapPlan[MoeCombineDescriptor]):
         rt.Argument("y", "out", "array", doc="the sums"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch")
-    EXTENTS = (
-        rt.Extent("tokens", "places", axis=0),
-        rt.Extent("top_k", "places", axis=1),
-        rt.Extent("permuted", "rows", axis=0),
-        rt.Extent("width", "rows", axis=1),
-    )
-    AXES = rt.table(
-        rows=(("place",), ("col",)), places=(("token",), ("choice",)), weights=(("token",), ("choice",)),
-        y=(("token",), ("col",)),
-    )
+    EXTENTS = (rt.Extent("tokens", "places", axis=0), rt.Extent("top_k", "places", axis=1),
+               rt.Extent("permuted", "rows", axis=0), rt.Extent("width", "rows", axis=1))
+    AXES = rt.table(rows=(("place",), ("col",)), places=(("token",), ("choice",)), weights=(("token",), ("choice",)),
+                    y=(("token",), ("col",)))
     SUMMED = ("choice",)
     PLACED = rt.table(rows=("place",))
     SUMS = ("",)

@@ -36,21 +36,16 @@ class MoeCombineBackwardPlan(rt.MapPlan[MoeCombineBackwardDescriptor]):
         rt.Argument("dweights", "out", "array", dtypes=("acc", "T"), doc="gradient with respect to weights"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch")
-    EXTENTS = (
-        rt.Extent("tokens", "dy", axis=0),
-        rt.Extent("top_k", "places", axis=1),
-        rt.Extent("permuted", "rows", axis=0),
-        rt.Extent("width", "dy", axis=1),
-    )
+    EXTENTS = (rt.Extent("tokens", "dy", axis=0), rt.Extent("top_k", "places", axis=1),
+               rt.Extent("permuted", "rows", axis=0), rt.Extent("width", "dy", axis=1))
     GRADIENT = rt.Gradient("moe_combine", rt.table(dy="y"), rt.table(drows="rows", dweights="weights"))
     AXES = rt.table(
         dy=(("token",), ("col",)), rows=(("place",), ("col",)), places=(("token",), ("choice",)),
         weights=(("token",), ("choice",)), drows=(("place",), ("col",)), dweights=(("token",), ("choice",)),
     )
     PASSES = (
-        rt.MapPass(
-            ("dy", "places", "weights"), ("drows",), summed=("token", "choice"), sums=("",), lists=("places", "place"),
-        ),
+        rt.MapPass(("dy", "places", "weights"), ("drows",), summed=("token", "choice"), sums=("",),
+                   lists=("places", "place")),
         rt.MapPass(
             ("dy", "rows", "places"), ("dweights",), space=(("token",), ("choice",), ("col",)), summed=("col",),
             placed=rt.table(rows=("place",)), sums=("",),

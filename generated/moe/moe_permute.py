@@ -30,10 +30,8 @@ class MoePermutePlan(rt.BodyPlan[MoePermuteDescriptor]):
     OP = "moe_permute"
     TENSORS = (
         rt.Argument("x", "in", "array", doc="the rows"),
-        rt.Argument(
-            "ids", "in", "array", dtypes=("i32", "i64"),
-            doc="experts of each row; a number that is no expert's has no part in ends",
-        ),
+        rt.Argument("ids", "in", "array", dtypes=("i32", "i64"),
+                    doc="experts of each row; a number that is no expert's has no part in ends"),
         rt.Argument("rows", "out", "array", doc="the sorted rows"),
         rt.Argument("places", "out", "array", dtypes=("i32",), doc="where each row is for each of its experts"),
         rt.Argument("ends", "out", "array", dtypes=("i32",), doc="where the rows of each expert end"),
@@ -41,21 +39,16 @@ class MoePermutePlan(rt.BodyPlan[MoePermuteDescriptor]):
     RUNGS = ("deterministic", "bit_stable_on_same_hardware")
     EXTENTS = (rt.Extent("tokens", "x", axis=0), rt.Extent("width", "x", axis=1), rt.Extent("top_k", "ids", axis=1))
     LAYOUT_AXES = rt.table(strided=rt.table())
-    SHAPES = rt.table(
-        x=("(tokens, width)",), ids=("(tokens, top_k)",), rows=("(tokens * top_k, width)",),
-        places=("(tokens, top_k)",), ends=("(experts,)",),
-    )
-    TERMS = rt.table(
-        chunks="max(1, min(most, ceil_div(tokens * top_k, chunk)))", counted="(experts + 1 if chunks > 1 else 0)",
-        part="512 * packs",
-    )
+    SHAPES = rt.table(x=("(tokens, width)",), ids=("(tokens, top_k)",), rows=("(tokens * top_k, width)",),
+                      places=("(tokens, top_k)",), ends=("(experts,)",))
+    TERMS = rt.table(chunks="max(1, min(most, ceil_div(tokens * top_k, chunk)))",
+                     counted="(experts + 1 if chunks > 1 else 0)", part="512 * packs")
     KERNELS = (
         rt.BodyKernel("count", ("chunks",), when="chunks > 1"),
         rt.BodyKernel("scan", ("ceil_div(counted, threads // 32)",), when="chunks > 1"),
         rt.BodyKernel("place", ("chunks",)),
-        rt.BodyKernel(
-            "copy", ("ceil_div(tokens * ceil_div(width * itemsize, part), threads // 32)",), when="top_k > 0",
-        ),
+        rt.BodyKernel("copy", ("ceil_div(tokens * ceil_div(width * itemsize, part), threads // 32)",),
+                      when="top_k > 0"),
     )
     WORKSPACE = (rt.Scratch("before", "i32", "counted * chunks"), rt.Scratch("totals", "i32", "counted"))
     SCHEDULES = (rt.BodySchedule("sm_80", ("f32", "f16", "bf16", "f64"), "t512.packs4.chunk1024.most264"),)

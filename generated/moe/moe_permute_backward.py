@@ -28,11 +28,8 @@ class MoePermuteBackwardPlan(rt.BodyPlan[MoePermuteBackwardDescriptor]):
         rt.Argument("dx", "out", "array", doc="gradient with respect to x"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware")
-    EXTENTS = (
-        rt.Extent("tokens", "places", axis=0),
-        rt.Extent("width", "drows", axis=1),
-        rt.Extent("top_k", "places", axis=1),
-    )
+    EXTENTS = (rt.Extent("tokens", "places", axis=0), rt.Extent("width", "drows", axis=1),
+               rt.Extent("top_k", "places", axis=1))
     GRADIENT = rt.Gradient("moe_permute", rt.table(drows="rows"), rt.table(dx="x"))
     LAYOUT_AXES = rt.table(strided=rt.table())
     SHAPES = rt.table(drows=("(tokens * top_k, width)",), places=("(tokens, top_k)",), dx=("(tokens, width)",))

@@ -37,17 +37,12 @@ class TopkSoftmaxBackwardPlan(rt.BodyPlan[TopkSoftmaxBackwardDescriptor]):
         rt.Argument("dlogits", "out", "array", doc="gradient with respect to logits"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "batch_invariant")
-    EXTENTS = (
-        rt.Extent("tokens", "dweights", axis=0),
-        rt.Extent("experts", "logits", axis=1),
-        rt.Extent("top_k", "dweights", axis=1),
-    )
+    EXTENTS = (rt.Extent("tokens", "dweights", axis=0), rt.Extent("experts", "logits", axis=1),
+               rt.Extent("top_k", "dweights", axis=1))
     GRADIENT = rt.Gradient("topk_softmax", rt.table(dweights="weights"), rt.table(dlogits="logits"))
     LAYOUT_AXES = rt.table(strided=rt.table())
-    SHAPES = rt.table(
-        dweights=("(tokens, top_k)",), logits=("(tokens, experts)",), weights=("(tokens, top_k)",),
-        ids=("(tokens, top_k)",), dlogits=("(tokens, experts)",),
-    )
+    SHAPES = rt.table(dweights=("(tokens, top_k)",), logits=("(tokens, experts)",), weights=("(tokens, top_k)",),
+                      ids=("(tokens, top_k)",), dlogits=("(tokens, experts)",))
     SETTINGS = rt.table(RENORMALIZE="renormalize")
     KERNELS = (rt.BodyKernel("main", ("ceil_div(tokens, threads // 32)",)),)
     SCHEDULES = (rt.BodySchedule("sm_80", ("f32", "f16", "bf16", "f64"), "t128"),)

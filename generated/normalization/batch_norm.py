@@ -45,33 +45,23 @@ class BatchNormPlan(rt.MapPlan[BatchNormDescriptor]):
         rt.Argument("running_var", "in", "array", dtypes=("acc",), doc="variance of the batches before"),
         rt.Argument("y", "out", "array", may_alias=("x",), doc="the result"),
         rt.Argument("mu", "out", "array", dtypes=("acc",), doc="mean of each channel, saved for the backward"),
-        rt.Argument(
-            "rstd", "out", "array", dtypes=("acc",),
-            doc="reciprocal standard deviation of each channel, saved for the backward",
-        ),
-        rt.Argument(
-            "new_mean", "out", "array", dtypes=("acc",), may_alias=("running_mean",),
-            doc="running_mean with this batch",
-        ),
-        rt.Argument(
-            "new_var", "out", "array", dtypes=("acc",), may_alias=("running_var",), doc="running_var with this batch",
-        ),
+        rt.Argument("rstd", "out", "array", dtypes=("acc",),
+                    doc="reciprocal standard deviation of each channel, saved for the backward"),
+        rt.Argument("new_mean", "out", "array", dtypes=("acc",), may_alias=("running_mean",),
+                    doc="running_mean with this batch"),
+        rt.Argument("new_var", "out", "array", dtypes=("acc",), may_alias=("running_var",),
+                    doc="running_var with this batch"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch")
-    EXTENTS = (
-        rt.Extent("batch", "x", axis=0),
-        rt.Extent("channels", "x", axis=1),
-        rt.Extent("pixels", "x", axis=2, behind=0),
-    )
-    AXES = rt.table(
-        gamma=(("channel",),), beta=(("channel",),), running_mean=(("channel",),), running_var=(("channel",),),
-        mu=(("channel",),), rstd=(("channel",),), new_mean=(("channel",),), new_var=(("channel",),),
-    )
+    EXTENTS = (rt.Extent("batch", "x", axis=0), rt.Extent("channels", "x", axis=1),
+               rt.Extent("pixels", "x", axis=2, behind=0))
+    AXES = rt.table(gamma=(("channel",),), beta=(("channel",),), running_mean=(("channel",),),
+                    running_var=(("channel",),), mu=(("channel",),), rstd=(("channel",),), new_mean=(("channel",),),
+                    new_var=(("channel",),))
     PASSES = (
-        rt.MapPass(
-            ("x", "running_mean", "running_var"), ("mu", "rstd", "new_mean", "new_var"), summed=("n", "pixel"),
-            sizes=("n", "pixel"), scalars=("eps", "momentum"), sums=("",), sum_bytes=(24,), bounds=("_n * _pixel + 1",),
-        ),
+        rt.MapPass(("x", "running_mean", "running_var"), ("mu", "rstd", "new_mean", "new_var"), summed=("n", "pixel"),
+                   sizes=("n", "pixel"), scalars=("eps", "momentum"), sums=("",), sum_bytes=(24,),
+                   bounds=("_n * _pixel + 1",)),
         rt.MapPass(("x", "gamma", "beta", "mu", "rstd"), ("y",)),
     )
 

@@ -40,31 +40,22 @@ class BatchNormBackwardPlan(rt.MapPlan[BatchNormBackwardDescriptor]):
         rt.Argument("x", "in", "array", doc="images"),
         rt.Argument("gamma", "in", "array", dtypes=("T", "acc"), doc="gain of each channel"),
         rt.Argument("mu", "in", "array", dtypes=("acc",), doc="mean of each channel as the forward saved it"),
-        rt.Argument(
-            "rstd", "in", "array", dtypes=("acc",),
-            doc="reciprocal standard deviation of each channel as the forward saved it",
-        ),
+        rt.Argument("rstd", "in", "array", dtypes=("acc",),
+                    doc="reciprocal standard deviation of each channel as the forward saved it"),
         rt.Argument("dx", "out", "array", may_alias=("dy", "x"), doc="gradient with respect to x"),
         rt.Argument("dgamma", "out", "array", dtypes=("T", "acc"), doc="gradient with respect to gamma"),
         rt.Argument("dbeta", "out", "array", dtypes=("T", "acc"), doc="gradient with respect to beta"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch")
-    EXTENTS = (
-        rt.Extent("batch", "dy", axis=0),
-        rt.Extent("channels", "dy", axis=1),
-        rt.Extent("pixels", "dy", axis=2, behind=0),
-    )
+    EXTENTS = (rt.Extent("batch", "dy", axis=0), rt.Extent("channels", "dy", axis=1),
+               rt.Extent("pixels", "dy", axis=2, behind=0))
     GRADIENT = rt.Gradient("batch_norm", rt.table(dy="y"), rt.table(dx="x", dgamma="gamma", dbeta="beta"))
-    AXES = rt.table(
-        gamma=(("channel",),), mu=(("channel",),), rstd=(("channel",),), dgamma=(("channel",),), dbeta=(("channel",),),
-        dx_part_held=(("channel",),), dx_part2_held=(("channel",),),
-    )
+    AXES = rt.table(gamma=(("channel",),), mu=(("channel",),), rstd=(("channel",),), dgamma=(("channel",),),
+                    dbeta=(("channel",),), dx_part_held=(("channel",),), dx_part2_held=(("channel",),))
     HELD = rt.table(dx_part_held="acc", dx_part2_held="acc")
     PASSES = (
-        rt.MapPass(
-            ("dy", "x", "gamma", "mu", "rstd"), ("dgamma", "dbeta", "dx_part_held", "dx_part2_held"),
-            summed=("n", "pixel"), sizes=("n", "pixel"), sums=("", "", ""),
-        ),
+        rt.MapPass(("dy", "x", "gamma", "mu", "rstd"), ("dgamma", "dbeta", "dx_part_held", "dx_part2_held"),
+                   summed=("n", "pixel"), sizes=("n", "pixel"), sums=("", "", "")),
         rt.MapPass(("dy", "x", "gamma", "mu", "rstd", "dx_part_held", "dx_part2_held"), ("dx",)),
     )
 

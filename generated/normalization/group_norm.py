@@ -40,10 +40,8 @@ class GroupNormPlan(rt.MapPlan[GroupNormDescriptor]):
         rt.Argument("beta", "in", "array", dtypes=("T", "acc"), optional="has_affine", doc="offset of each channel"),
         rt.Argument("y", "out", "array", may_alias=("x",), doc="the result"),
         rt.Argument("mu", "out", "array", dtypes=("acc",), doc="mean of each group, saved for the backward"),
-        rt.Argument(
-            "rstd", "out", "array", dtypes=("acc",),
-            doc="reciprocal standard deviation of each group, saved for the backward",
-        ),
+        rt.Argument("rstd", "out", "array", dtypes=("acc",),
+                    doc="reciprocal standard deviation of each group, saved for the backward"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch")
     EXTENTS = (
@@ -51,14 +49,11 @@ class GroupNormPlan(rt.MapPlan[GroupNormDescriptor]):
         rt.Extent("width", "x", axis=1, by=("groups",)),
         rt.Extent("pixels", "x", axis=2, behind=0),
     )
-    AXES = rt.table(
-        gamma=(("group", "channel"),), beta=(("group", "channel"),), mu=(("n",), ("group",)), rstd=(("n",), ("group",)),
-    )
+    AXES = rt.table(gamma=(("group", "channel"),), beta=(("group", "channel"),), mu=(("n",), ("group",)),
+                    rstd=(("n",), ("group",)))
     PASSES = (
-        rt.MapPass(
-            ("x",), ("mu", "rstd"), summed=("channel", "pixel"), sizes=("channel", "pixel"), scalars=("eps",),
-            sums=("",), sum_bytes=(24,), bounds=("_channel * _pixel",),
-        ),
+        rt.MapPass(("x",), ("mu", "rstd"), summed=("channel", "pixel"), sizes=("channel", "pixel"), scalars=("eps",),
+                   sums=("",), sum_bytes=(24,), bounds=("_channel * _pixel",)),
         rt.MapPass(("x", "gamma", "beta", "mu", "rstd"), ("y",)),
     )
 

@@ -42,17 +42,13 @@ class GroupNormBackwardPlan(rt.MapPlan[GroupNormBackwardDescriptor]):
         rt.Argument("x", "in", "array", doc="images"),
         rt.Argument("gamma", "in", "array", dtypes=("T", "acc"), optional="has_affine", doc="gain of each channel"),
         rt.Argument("mu", "in", "array", dtypes=("acc",), doc="mean of each group as the forward saved it"),
-        rt.Argument(
-            "rstd", "in", "array", dtypes=("acc",),
-            doc="reciprocal standard deviation of each group as the forward saved it",
-        ),
+        rt.Argument("rstd", "in", "array", dtypes=("acc",),
+                    doc="reciprocal standard deviation of each group as the forward saved it"),
         rt.Argument("dx", "out", "array", doc="gradient with respect to x"),
-        rt.Argument(
-            "dgamma", "out", "array", dtypes=("T", "acc"), optional="has_affine", doc="gradient with respect to gamma",
-        ),
-        rt.Argument(
-            "dbeta", "out", "array", dtypes=("T", "acc"), optional="has_affine", doc="gradient with respect to beta",
-        ),
+        rt.Argument("dgamma", "out", "array", dtypes=("T", "acc"), optional="has_affine",
+                    doc="gradient with respect to gamma"),
+        rt.Argument("dbeta", "out", "array", dtypes=("T", "acc"), optional="has_affine",
+                    doc="gradient with respect to beta"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch")
     EXTENTS = (
@@ -62,21 +58,15 @@ class GroupNormBackwardPlan(rt.MapPlan[GroupNormBackwardDescriptor]):
         rt.Extent("pixels", "dy", axis=2, behind=0),
     )
     GRADIENT = rt.Gradient("group_norm", rt.table(dy="y"), rt.table(dx="x", dgamma="gamma", dbeta="beta"))
-    AXES = rt.table(
-        gamma=(("group", "channel"),), mu=(("n",), ("group",)), rstd=(("n",), ("group",)),
-        dgamma=(("group", "channel"),), dbeta=(("group", "channel"),), dx_part_held=(("n",), ("group",)),
-        dx_part2_held=(("n",), ("group",)),
-    )
+    AXES = rt.table(gamma=(("group", "channel"),), mu=(("n",), ("group",)), rstd=(("n",), ("group",)),
+                    dgamma=(("group", "channel"),), dbeta=(("group", "channel"),), dx_part_held=(("n",), ("group",)),
+                    dx_part2_held=(("n",), ("group",)))
     HELD = rt.table(dx_part_held="acc", dx_part2_held="acc")
     PASSES = (
-        rt.MapPass(
-            ("dy", "x", "gamma", "mu", "rstd"), ("dx_part_held", "dx_part2_held"), summed=("channel", "pixel"),
-            sizes=("channel", "pixel"), sums=("", ""),
-        ),
-        rt.MapPass(
-            ("dy", "x", "gamma", "mu", "rstd", "dx_part_held", "dx_part2_held"), ("dx", "dgamma", "dbeta"),
-            summed=("n", "pixel"), sums=("has_affine", "has_affine"), sum_outputs=("dgamma", "dbeta"),
-        ),
+        rt.MapPass(("dy", "x", "gamma", "mu", "rstd"), ("dx_part_held", "dx_part2_held"), summed=("channel", "pixel"),
+                   sizes=("channel", "pixel"), sums=("", "")),
+        rt.MapPass(("dy", "x", "gamma", "mu", "rstd", "dx_part_held", "dx_part2_held"), ("dx", "dgamma", "dbeta"),
+                   summed=("n", "pixel"), sums=("has_affine", "has_affine"), sum_outputs=("dgamma", "dbeta")),
     )
 
     def run(self, *, dy: rt.Array, x: rt.Array, gamma: rt.Array = None, mu: rt.Array, rstd: rt.Array, dx: rt.Array,

@@ -38,10 +38,8 @@ class LayerNormPlan(rt.RowPlan[LayerNormDescriptor]):
         rt.Argument("beta", "in", "col", dtypes=("T", "acc"), optional="has_affine", doc="offset of each column"),
         rt.Argument("y", "out", "element", may_alias=("x",), doc="the result"),
         rt.Argument("mu", "out", "row", dtypes=("acc", "T"), doc="mean of each row, saved for the backward"),
-        rt.Argument(
-            "rstd", "out", "row", dtypes=("acc", "T"),
-            doc="reciprocal standard deviation of each row, saved for the backward",
-        ),
+        rt.Argument("rstd", "out", "row", dtypes=("acc", "T"),
+                    doc="reciprocal standard deviation of each row, saved for the backward"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "batch_invariant", "bit_stable_across_arch")
     EXTENTS = (rt.Extent("input_shape", "x"),)

@@ -36,17 +36,13 @@ class LayerNormBackwardPlan(rt.RowPlan[LayerNormBackwardDescriptor]):
         rt.Argument("x", "in", "element", doc="input of the forward"),
         rt.Argument("gamma", "in", "col", dtypes=("T", "acc"), optional="has_affine", doc="gain of each column"),
         rt.Argument("mu", "in", "row", dtypes=("acc", "T"), doc="mean of each row as the forward saved it"),
-        rt.Argument(
-            "rstd", "in", "row", dtypes=("acc", "T"),
-            doc="reciprocal standard deviation of each row as the forward saved it",
-        ),
+        rt.Argument("rstd", "in", "row", dtypes=("acc", "T"),
+                    doc="reciprocal standard deviation of each row as the forward saved it"),
         rt.Argument("dx", "out", "element", may_alias=("dy", "x"), doc="gradient with respect to x"),
-        rt.Argument(
-            "dgamma", "out", "col", dtypes=("T", "acc"), optional="has_affine", doc="gradient with respect to gamma",
-        ),
-        rt.Argument(
-            "dbeta", "out", "col", dtypes=("T", "acc"), optional="has_affine", doc="gradient with respect to beta",
-        ),
+        rt.Argument("dgamma", "out", "col", dtypes=("T", "acc"), optional="has_affine",
+                    doc="gradient with respect to gamma"),
+        rt.Argument("dbeta", "out", "col", dtypes=("T", "acc"), optional="has_affine",
+                    doc="gradient with respect to beta"),
     )
     PROMISES = rt.table(
         dx=("deterministic", "bit_stable_on_same_hardware", "batch_invariant", "bit_stable_across_arch"),
@@ -68,14 +64,12 @@ class LayerNormBackwardPlan(rt.RowPlan[LayerNormBackwardDescriptor]):
 
 rt.REGISTRY.register(rt.row_kernels(
     LayerNormBackwardPlan,
-    tiles=(
-        "row4x64x2b264r2", "row4x64x4b264r2 f32 f64", "row8x32x4b264r2 f32 f64", "row16x16x4b264r2 f32 f64",
-        "row32x8x4b264r2 f32 f64", "row64x4x4b264r2 f32 f64", "row128x2x4b264r2 f32 f64", "row256x1x4b264r2 f32 f64",
-        "row512x1x4b132r1 f32 f64", "row256x1x4x4b62r2 f32 f64", "row256x1x4x8b30r2 f32 f64",
-        "row512x1x4x8b14r1 f32 f64", "row4x64x3b264r2 f16 bf16", "row8x32x3b264r2 f16 bf16",
-        "row16x16x3b264r2 f16 bf16", "row32x8x3b264r2 f16 bf16", "row64x4x3b264r2 f16 bf16",
-        "row128x2x3b264r2 f16 bf16", "row256x1x3b264r2 f16 bf16", "row256x1x3x2b132r2 f16 bf16",
-        "row512x1x3b132r1 f16 bf16", "row256x1x3x4b62r2 f16 bf16", "row256x1x3x8b30r2 f16 bf16",
-        "row512x1x3x8b14r1 f16 bf16", "wide384x1x2b32r1",
-    ),
+    tiles=("row4x64x2b264r2", "row4x64x4b264r2 f32 f64", "row8x32x4b264r2 f32 f64", "row16x16x4b264r2 f32 f64",
+           "row32x8x4b264r2 f32 f64", "row64x4x4b264r2 f32 f64", "row128x2x4b264r2 f32 f64",
+           "row256x1x4b264r2 f32 f64", "row512x1x4b132r1 f32 f64", "row256x1x4x4b62r2 f32 f64",
+           "row256x1x4x8b30r2 f32 f64", "row512x1x4x8b14r1 f32 f64", "row4x64x3b264r2 f16 bf16",
+           "row8x32x3b264r2 f16 bf16", "row16x16x3b264r2 f16 bf16", "row32x8x3b264r2 f16 bf16",
+           "row64x4x3b264r2 f16 bf16", "row128x2x3b264r2 f16 bf16", "row256x1x3b264r2 f16 bf16",
+           "row256x1x3x2b132r2 f16 bf16", "row512x1x3b132r1 f16 bf16", "row256x1x3x4b62r2 f16 bf16",
+           "row256x1x3x8b30r2 f16 bf16", "row512x1x3x8b14r1 f16 bf16", "wide384x1x2b32r1"),
 ))

@@ -35,9 +35,8 @@ class RMSNormPlan(rt.RowPlan[RMSNormDescriptor]):
         rt.Argument("x", "in", "element", doc="input"),
         rt.Argument("gamma", "in", "col", dtypes=("T", "acc"), optional="has_gamma", doc="gain of each column"),
         rt.Argument("y", "out", "element", may_alias=("x",), doc="the result"),
-        rt.Argument(
-            "rms", "out", "row", dtypes=("acc", "T"), doc="root mean square of each row, saved for the backward",
-        ),
+        rt.Argument("rms", "out", "row", dtypes=("acc", "T"),
+                    doc="root mean square of each row, saved for the backward"),
     )
     CHECK_ORDER = ("x", "y", "rms", "gamma")
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "batch_invariant", "bit_stable_across_arch")

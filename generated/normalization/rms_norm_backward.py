@@ -33,13 +33,11 @@ class RMSNormBackwardPlan(rt.RowPlan[RMSNormBackwardDescriptor]):
         rt.Argument("dy", "in", "element", doc="gradient of the loss with respect to y"),
         rt.Argument("x", "in", "element", doc="input of the forward"),
         rt.Argument("gamma", "in", "col", dtypes=("T", "acc"), optional="has_gamma", doc="gain of each column"),
-        rt.Argument(
-            "rms", "in", "row", dtypes=("acc", "T"), doc="root mean square of each row as the forward saved it",
-        ),
+        rt.Argument("rms", "in", "row", dtypes=("acc", "T"),
+                    doc="root mean square of each row as the forward saved it"),
         rt.Argument("dx", "out", "element", may_alias=("dy", "x"), doc="gradient with respect to x"),
-        rt.Argument(
-            "dgamma", "out", "col", dtypes=("T", "acc"), optional="has_gamma", doc="gradient with respect to gamma",
-        ),
+        rt.Argument("dgamma", "out", "col", dtypes=("T", "acc"), optional="has_gamma",
+                    doc="gradient with respect to gamma"),
     )
     CHECK_ORDER = ("dy", "x", "dx", "rms", "gamma", "dgamma")
     PROMISES = rt.table(
@@ -60,9 +58,7 @@ class RMSNormBackwardPlan(rt.RowPlan[RMSNormBackwardDescriptor]):
 
 rt.REGISTRY.register(rt.row_kernels(
     RMSNormBackwardPlan,
-    tiles=(
-        "row4x64x2b264r2", "row4x64x4b264r2", "row8x32x4b264r2", "row16x16x4b264r2", "row32x8x4b264r2",
-        "row64x4x4b264r2", "row128x2x4b264r2", "row256x1x4b264r2", "row256x1x4x2b132r2 f16 bf16", "row512x1x4b132r1",
-        "row256x1x4x4b62r2", "row256x1x4x8b30r2", "row512x1x4x8b14r1", "wide384x1x2b32r1",
-    ),
+    tiles=("row4x64x2b264r2", "row4x64x4b264r2", "row8x32x4b264r2", "row16x16x4b264r2", "row32x8x4b264r2",
+           "row64x4x4b264r2", "row128x2x4b264r2", "row256x1x4b264r2", "row256x1x4x2b132r2 f16 bf16",
+           "row512x1x4b132r1", "row256x1x4x4b62r2", "row256x1x4x8b30r2", "row512x1x4x8b14r1", "wide384x1x2b32r1"),
 ))

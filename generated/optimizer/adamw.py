@@ -34,9 +34,8 @@ class AdamWPlan(rt.ListPlan[AdamWDescriptor]):
         rt.Argument("m", "inout", "list", dtypes=("acc",), layout="contiguous", doc="first moments"),
         rt.Argument("v", "inout", "list", dtypes=("acc",), layout="contiguous", doc="second moments"),
         rt.Argument("lr", "in", "array", dtypes=("f32",), layout="contiguous", doc="learning rate"),
-        rt.Argument(
-            "step", "in", "array", dtypes=("i64",), layout="contiguous", doc="number of this step, 1 for the first",
-        ),
+        rt.Argument("step", "in", "array", dtypes=("i64",), layout="contiguous",
+                    doc="number of this step, 1 for the first"),
     )
     PROMISES = rt.table(
         p_new=("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),

@@ -35,13 +35,10 @@ class AdamWMasterPlan(rt.ListPlan[AdamWMasterDescriptor]):
         rt.Argument("m", "inout", "list", dtypes=("acc",), layout="contiguous", doc="first moments"),
         rt.Argument("v", "inout", "list", dtypes=("acc",), layout="contiguous", doc="second moments"),
         rt.Argument("lr", "in", "array", dtypes=("f32",), layout="contiguous", doc="learning rate"),
-        rt.Argument(
-            "step", "in", "array", dtypes=("i64",), layout="contiguous", doc="number of this step, 1 for the first",
-        ),
-        rt.Argument(
-            "p", "out", "list", layout="contiguous", may_alias=("g",),
-            doc="the parameters after the step as the model reads them",
-        ),
+        rt.Argument("step", "in", "array", dtypes=("i64",), layout="contiguous",
+                    doc="number of this step, 1 for the first"),
+        rt.Argument("p", "out", "list", layout="contiguous", may_alias=("g",),
+                    doc="the parameters after the step as the model reads them"),
     )
     PROMISES = rt.table(
         w_new=("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),

@@ -29,10 +29,8 @@ class ClipNormPlan(rt.ListPlan[ClipNormDescriptor]):
         rt.Argument("g", "inout", "list", layout="contiguous", doc="gradients"),
         rt.Argument("norm", "out", "array", dtypes=("acc",), layout="contiguous", doc="their norm before"),
     )
-    PROMISES = rt.table(
-        g_new=("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch"),
-        norm=("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch"),
-    )
+    PROMISES = rt.table(g_new=("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch"),
+                        norm=("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch"))
     EXTENTS = (rt.Extent("numel", "g", axis=0),)
     HELD = rt.table(g_new_part_held="acc")
     PASSES = (

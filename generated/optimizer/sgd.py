@@ -31,9 +31,8 @@ class SGDPlan(rt.ListPlan[SGDDescriptor]):
     TENSORS = (
         rt.Argument("p", "inout", "list", layout="contiguous", doc="parameters"),
         rt.Argument("g", "in", "list", dtypes=("T", "acc"), layout="contiguous", doc="gradients"),
-        rt.Argument(
-            "m", "inout", "list", dtypes=("acc",), layout="contiguous", doc="the momentum buffer, zeros at first",
-        ),
+        rt.Argument("m", "inout", "list", dtypes=("acc",), layout="contiguous",
+                    doc="the momentum buffer, zeros at first"),
         rt.Argument("lr", "in", "array", dtypes=("f32",), layout="contiguous", doc="learning rate"),
     )
     PROMISES = rt.table(

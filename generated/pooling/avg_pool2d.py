@@ -14,15 +14,11 @@ class AvgPool2dDescriptor(rt.MapDescriptor):
     height: int = rt.field("rows of an image")
     width: int = rt.field("columns of an image")
     _elements = ("f32", "f16", "bf16", "f64")
-    _dims = rt.table(
-        n="batch", c="channels", i="(height + 2 * pad - kernel) // stride + 1",
-        j="(width + 2 * pad - kernel) // stride + 1", k="kernel", l="kernel", h="height", w="width",
-    )
+    _dims = rt.table(n="batch", c="channels", i="(height + 2 * pad - kernel) // stride + 1",
+                     j="(width + 2 * pad - kernel) // stride + 1", k="kernel", l="kernel", h="height", w="width")
     _space = (("k",), ("l",), ("n",), ("c",), ("i",), ("j",))
-    _requires = (
-        "min(batch, channels, height, width) >= 0", "(height + 2 * pad - kernel) // stride + 1 >= 0",
-        "(width + 2 * pad - kernel) // stride + 1 >= 0", "min(kernel, stride) >= 1 and pad >= 0",
-    )
+    _requires = ("min(batch, channels, height, width) >= 0", "(height + 2 * pad - kernel) // stride + 1 >= 0",
+                 "(width + 2 * pad - kernel) // stride + 1 >= 0", "min(kernel, stride) >= 1 and pad >= 0")
 
 
 class AvgPool2dPlan(rt.MapPlan[AvgPool2dDescriptor]):
@@ -36,12 +32,8 @@ class AvgPool2dPlan(rt.MapPlan[AvgPool2dDescriptor]):
     OP = "avg_pool2d"
     TENSORS = (rt.Argument("x", "in", "array", doc="images"), rt.Argument("y", "out", "array", doc="means"))
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch")
-    EXTENTS = (
-        rt.Extent("batch", "x", axis=0),
-        rt.Extent("channels", "x", axis=1),
-        rt.Extent("height", "x", axis=2),
-        rt.Extent("width", "x", axis=3),
-    )
+    EXTENTS = (rt.Extent("batch", "x", axis=0), rt.Extent("channels", "x", axis=1), rt.Extent("height", "x", axis=2),
+               rt.Extent("width", "x", axis=3))
     AXES = rt.table(x=(("n",), ("c",), ("h",), ("w",)), y=(("n",), ("c",), ("i",), ("j",)))
     SUMMED = ("k", "l")
     PLACED = rt.table(x=("h", "w"))

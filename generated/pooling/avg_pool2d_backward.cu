@@ -24,8 +24,10 @@ struct Program : MapProgram {
     };
 
     // The terms of sums, and the values of their cells.
-    struct Terms : Body<Reads<>, Writes<>, PlacedValue<acc_t, T, 0, whole_t, 2, 4, 5, 3>> {
-        using dy_read_slice = PlacedValue<acc_t, T, 0, whole_t, 2, 4, 5, 3>;
+    struct Terms : Body<Reads<>, Writes<>, PlacedValue<acc_t, T, 0, whole_t, Args::h_index, Args::u_index,
+        Args::v_index, Args::w_index>> {
+        using dy_read_slice = PlacedValue<acc_t, T, 0, whole_t, Args::h_index, Args::u_index, Args::v_index,
+            Args::w_index>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, dy_read_slice(), args.dy_, args.dy_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {
@@ -68,5 +70,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 21 2 10 2*4 1 2*2 0 3 6 0*2 3*2 2 1 templates/map_bodies.jinja:40 1 2 3 2 1
-// @lines -43 0*2 9 0*3 12 0*5 27 0 2*3 9 -47 13 56 1*3 -54 1 19 -54 63 12 -49 59 1*2 templates/map.cu.jinja:77 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 36 2 10 2*4 1 2*2 0 3 6 0*2 3*2 2 1 templates/map_bodies.jinja:40 1 0 2 0 3 2
+// @lines 1 -43 0*2 9 0*3 12 0*5 27 0 2*3 9 -47 13 56 1*3 -54 1 19 -54 63 12 -49 59 1*2 templates/map.cu.jinja:97 1 5 1

@@ -14,16 +14,12 @@ class AvgPool2dBackwardDescriptor(rt.MapDescriptor):
     height: int = rt.field("rows of an image")
     width: int = rt.field("columns of an image")
     _elements = ("f32", "f16", "bf16", "f64")
-    _dims = rt.table(
-        n="batch", c="channels", i="(height + 2 * pad - kernel) // stride + 1",
-        j="(width + 2 * pad - kernel) // stride + 1", k="kernel", l="kernel", h="height", w="width",
-        u="ceil_div(kernel, stride)", v="ceil_div(kernel, stride)",
-    )
+    _dims = rt.table(n="batch", c="channels", i="(height + 2 * pad - kernel) // stride + 1",
+                     j="(width + 2 * pad - kernel) // stride + 1", k="kernel", l="kernel", h="height", w="width",
+                     u="ceil_div(kernel, stride)", v="ceil_div(kernel, stride)")
     _space = (("u",), ("v",), ("n",), ("c",), ("h",), ("w",))
-    _requires = (
-        "min(batch, channels, height, width) >= 0", "(height + 2 * pad - kernel) // stride + 1 >= 0",
-        "(width + 2 * pad - kernel) // stride + 1 >= 0", "min(kernel, stride) >= 1 and pad >= 0",
-    )
+    _requires = ("min(batch, channels, height, width) >= 0", "(height + 2 * pad - kernel) // stride + 1 >= 0",
+                 "(width + 2 * pad - kernel) // stride + 1 >= 0", "min(kernel, stride) >= 1 and pad >= 0")
 
 
 class AvgPool2dBackwardPlan(rt.MapPlan[AvgPool2dBackwardDescriptor]):
@@ -49,10 +45,8 @@ class AvgPool2dBackwardPlan(rt.MapPlan[AvgPool2dBackwardDescriptor]):
     SCALARS = ("kernel", "stride", "pad")
     SUMS = ("",)
     SUM_OUTPUTS = ("dx",)
-    BOUNDS = (
-        "(_h + _pad + _u) * _stride + _kernel", "(_stride + _u) * _stride + _kernel",
-        "(_stride + _v) * _stride + _kernel", "(_w + _pad + _v) * _stride + _kernel", "_kernel * _kernel",
-    )
+    BOUNDS = ("(_h + _pad + _u) * _stride + _kernel", "(_stride + _u) * _stride + _kernel",
+              "(_stride + _v) * _stride + _kernel", "(_w + _pad + _v) * _stride + _kernel", "_kernel * _kernel")
 
     def run(self, *, dy: rt.Array, dx: rt.Array, workspace: rt.Workspace = None, stream: rt.Stream = None) -> None:
         return self._run((dy, dx), workspace, stream)

@@ -34,15 +34,10 @@ class QuantizedLinearPlan(rt.MatmulPlan[QuantizedLinearDescriptor]):
         rt.Argument("y", "out", "array", doc="the result"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "batch_invariant", "bit_stable_across_arch")
-    EXTENTS = (
-        rt.Extent("tokens", "x", axis=0),
-        rt.Extent("in_features", "x", axis=1),
-        rt.Extent("out_features", "w", axis=0),
-    )
-    AXES = rt.table(
-        x=(("token",), ("depth",)), w=(("col",), ("depth",)), scale_x=(("token",),), scale_w=(("col",),),
-        bias=(("col",),), y=(("token",), ("col",)),
-    )
+    EXTENTS = (rt.Extent("tokens", "x", axis=0), rt.Extent("in_features", "x", axis=1),
+               rt.Extent("out_features", "w", axis=0))
+    AXES = rt.table(x=(("token",), ("depth",)), w=(("col",), ("depth",)), scale_x=(("token",),), scale_w=(("col",),),
+                    bias=(("col",),), y=(("token",), ("col",)))
     FACTORS = ("x", "w")
     DIMS = rt.table(rows="token", columns="col", depth="depth")
 

@@ -30,9 +30,8 @@ class DropoutPlan(rt.MapPlan[DropoutDescriptor]):
     TENSORS = (
         rt.Argument("x", "in", "array", doc="elements"),
         rt.Argument("seed", "in", "array", dtypes=("i64",), doc="key of the random numbers"),
-        rt.Argument(
-            "offset", "in", "array", dtypes=("i64",), doc="which of the seed's sequences; another one for each call",
-        ),
+        rt.Argument("offset", "in", "array", dtypes=("i64",),
+                    doc="which of the seed's sequences; another one for each call"),
         rt.Argument("y", "out", "array", may_alias=("x",), doc="the result"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch")

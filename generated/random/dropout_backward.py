@@ -30,9 +30,8 @@ class DropoutBackwardPlan(rt.MapPlan[DropoutBackwardDescriptor]):
     TENSORS = (
         rt.Argument("dy", "in", "array", doc="gradient of the loss with respect to y"),
         rt.Argument("seed", "in", "array", dtypes=("i64",), doc="key of the random numbers"),
-        rt.Argument(
-            "offset", "in", "array", dtypes=("i64",), doc="which of the seed's sequences; another one for each call",
-        ),
+        rt.Argument("offset", "in", "array", dtypes=("i64",),
+                    doc="which of the seed's sequences; another one for each call"),
         rt.Argument("dx", "out", "array", may_alias=("dy",), doc="gradient with respect to x"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch")

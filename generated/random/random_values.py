@@ -31,9 +31,8 @@ class RandomValuesPlan(rt.MapPlan[RandomValuesDescriptor]):
     OP = "random_values"
     TENSORS = (
         rt.Argument("seed", "in", "array", dtypes=("i64",), doc="key of the random numbers"),
-        rt.Argument(
-            "offset", "in", "array", dtypes=("i64",), doc="which of the seed's sequences; another one for each call",
-        ),
+        rt.Argument("offset", "in", "array", dtypes=("i64",),
+                    doc="which of the seed's sequences; another one for each call"),
         rt.Argument("y", "out", "array", doc="the result"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware")

@@ -38,12 +38,11 @@ class ReduceAxesBackwardPlan(rt.MapPlan[ReduceAxesBackwardDescriptor]):
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch")
     EXTENTS = (rt.Extent("input_shape", "x"),)
     GRADIENT = rt.Gradient("reduce_axes", rt.table(dy="y"), rt.table(dx="x"))
-    AXES = rt.table(
-        dy=(("kept",),), y_prod_held=(("kept",),), the_prod_prod_held=(("kept",),),
-        the_where_part_prod_held=(("kept",),), the_where_part2_prod_held=(("kept",),), y_max_held=(("kept",),),
-        dx_part_max_held=(("kept",),), dx_part_norm2_held=(("kept",),), y_norm_inf_held=(("kept",),),
-        dx_part_norm_inf_held=(("kept",),), dx_part2_norm_inf_held=(("kept",),),
-    )
+    AXES = rt.table(dy=(("kept",),), y_prod_held=(("kept",),), the_prod_prod_held=(("kept",),),
+                    the_where_part_prod_held=(("kept",),), the_where_part2_prod_held=(("kept",),),
+                    y_max_held=(("kept",),), dx_part_max_held=(("kept",),), dx_part_norm2_held=(("kept",),),
+                    y_norm_inf_held=(("kept",),), dx_part_norm_inf_held=(("kept",),),
+                    dx_part2_norm_inf_held=(("kept",),))
     HELD = rt.table(
         y_prod_held="acc", the_prod_prod_held="acc", the_where_part_prod_held="bool", the_where_part2_prod_held="acc",
         y_max_held="acc", dx_part_max_held="acc", dx_part_norm2_held="acc", y_norm_inf_held="acc",
@@ -51,30 +50,24 @@ class ReduceAxesBackwardPlan(rt.MapPlan[ReduceAxesBackwardDescriptor]):
     )
     PASSES = (
         rt.MapPass(("dy", "x"), ("dx",), kinds=("sum", "mean", "norm1", "squares"), sizes=("cell",)),
-        rt.MapPass(
-            ("x",), ("y_prod_held", "the_prod_prod_held", "the_where_part_prod_held", "the_where_part2_prod_held"),
-            kinds=("prod",), summed=("cell",), sums=("", "", ""),
-        ),
+        rt.MapPass(("x",),
+                   ("y_prod_held", "the_prod_prod_held", "the_where_part_prod_held", "the_where_part2_prod_held"),
+                   kinds=("prod",), summed=("cell",), sums=("", "", "")),
         rt.MapPass(
             ("dy", "x", "y_prod_held", "the_prod_prod_held", "the_where_part_prod_held", "the_where_part2_prod_held"),
             ("dx",), kinds=("prod",),
         ),
         rt.MapPass(("x",), ("y_max_held",), kinds=("max", "min"), summed=("cell",), sums=("",)),
-        rt.MapPass(
-            ("x", "y_max_held"), ("dx_part_max_held",), kinds=("max", "min"), shared=True, summed=("cell",), sums=("",),
-        ),
+        rt.MapPass(("x", "y_max_held"), ("dx_part_max_held",), kinds=("max", "min"), shared=True, summed=("cell",),
+                   sums=("",)),
         rt.MapPass(("dy", "x", "y_max_held", "dx_part_max_held"), ("dx",), kinds=("max", "min"), shared=True),
         rt.MapPass(("dy", "x"), ("dx_part_norm2_held",), kinds=("norm2",), summed=("cell",), sums=("",)),
         rt.MapPass(("x", "dx_part_norm2_held"), ("dx",), kinds=("norm2",)),
         rt.MapPass(("x",), ("y_norm_inf_held",), kinds=("norm_inf",), summed=("cell",), sums=("",)),
-        rt.MapPass(
-            ("x", "y_norm_inf_held"), ("dx_part_norm_inf_held", "dx_part2_norm_inf_held"), kinds=("norm_inf",),
-            summed=("cell",), sums=("",),
-        ),
-        rt.MapPass(
-            ("dy", "x", "y_norm_inf_held", "dx_part_norm_inf_held", "dx_part2_norm_inf_held"), ("dx",),
-            kinds=("norm_inf",),
-        ),
+        rt.MapPass(("x", "y_norm_inf_held"), ("dx_part_norm_inf_held", "dx_part2_norm_inf_held"), kinds=("norm_inf",),
+                   summed=("cell",), sums=("",)),
+        rt.MapPass(("dy", "x", "y_norm_inf_held", "dx_part_norm_inf_held", "dx_part2_norm_inf_held"), ("dx",),
+                   kinds=("norm_inf",)),
     )
 
     def run(self, *, dy: rt.Array, x: rt.Array, dx: rt.Array, workspace: rt.Workspace = None,

@@ -32,10 +32,8 @@ class ReduceAxesIntPlan(rt.MapPlan[ReduceAxesIntDescriptor]):
     OP = "reduce_axes_int"
     TENSORS = (
         rt.Argument("x", "in", "array", doc="input"),
-        rt.Argument(
-            "y", "out", "array", dtypes=("i64",),
-            doc="the result; over no cells the largest or smallest number there is for min and max",
-        ),
+        rt.Argument("y", "out", "array", dtypes=("i64",),
+                    doc="the result; over no cells the largest or smallest number there is for min and max"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch")
     EXTENTS = (rt.Extent("input_shape", "x"),)

@@ -38,14 +38,11 @@ class ReduceAxesModulusBackwardPlan(rt.MapPlan[ReduceAxesModulusBackwardDescript
     RUNGS = ("deterministic", "bit_stable_on_same_hardware")
     EXTENTS = (rt.Extent("input_shape", "x"),)
     GRADIENT = rt.Gradient("reduce_axes_modulus", rt.table(dy="y"), rt.table(dx="x"))
-    AXES = rt.table(
-        dy=(("kept",),), dx_re_part_norm2_held=(("kept",),), dx_im_part_norm2_held=(("kept",),),
-        y_norm_inf_held=(("kept",),), dx_re_part_norm_inf_held=(("kept",),), dx_im_part_norm_inf_held=(("kept",),),
-    )
-    HELD = rt.table(
-        dx_re_part_norm2_held="acc", dx_im_part_norm2_held="acc", y_norm_inf_held="acc", dx_re_part_norm_inf_held="acc",
-        dx_im_part_norm_inf_held="acc",
-    )
+    AXES = rt.table(dy=(("kept",),), dx_re_part_norm2_held=(("kept",),), dx_im_part_norm2_held=(("kept",),),
+                    y_norm_inf_held=(("kept",),), dx_re_part_norm_inf_held=(("kept",),),
+                    dx_im_part_norm_inf_held=(("kept",),))
+    HELD = rt.table(dx_re_part_norm2_held="acc", dx_im_part_norm2_held="acc", y_norm_inf_held="acc",
+                    dx_re_part_norm_inf_held="acc", dx_im_part_norm_inf_held="acc")
     PASSES = (
         rt.MapPass(("dy", "x"), ("dx",), kinds=("norm1", "squares")),
         rt.MapPass(
@@ -54,14 +51,10 @@ class ReduceAxesModulusBackwardPlan(rt.MapPlan[ReduceAxesModulusBackwardDescript
         ),
         rt.MapPass(("x", "dx_re_part_norm2_held", "dx_im_part_norm2_held"), ("dx",), kinds=("norm2",)),
         rt.MapPass(("x",), ("y_norm_inf_held",), kinds=("norm_inf",), summed=("cell",), sums=("",)),
-        rt.MapPass(
-            ("x", "y_norm_inf_held"), ("dx_re_part_norm_inf_held", "dx_im_part_norm_inf_held"), kinds=("norm_inf",),
-            summed=("cell",), sums=("",),
-        ),
-        rt.MapPass(
-            ("dy", "x", "y_norm_inf_held", "dx_re_part_norm_inf_held", "dx_im_part_norm_inf_held"), ("dx",),
-            kinds=("norm_inf",),
-        ),
+        rt.MapPass(("x", "y_norm_inf_held"), ("dx_re_part_norm_inf_held", "dx_im_part_norm_inf_held"),
+                   kinds=("norm_inf",), summed=("cell",), sums=("",)),
+        rt.MapPass(("dy", "x", "y_norm_inf_held", "dx_re_part_norm_inf_held", "dx_im_part_norm_inf_held"), ("dx",),
+                   kinds=("norm_inf",)),
     )
 
     def run(self, *, dy: rt.Array, x: rt.Array, dx: rt.Array, workspace: rt.Workspace = None,

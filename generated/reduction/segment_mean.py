@@ -36,15 +36,12 @@ class SegmentMeanPlan(rt.MapPlan[SegmentMeanDescriptor]):
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch")
     EXTENTS = (rt.Extent("ids_shape", "x", axis=0, behind=1), rt.Extent("width", "x", axis=-1))
-    AXES = rt.table(
-        x=(("i",), ("d",)), ids=(("i",),), y=(("segment",), ("d",)), count=(("segment",),), y_part_held=(("segment",),),
-    )
+    AXES = rt.table(x=(("i",), ("d",)), ids=(("i",),), y=(("segment",), ("d",)), count=(("segment",),),
+                    y_part_held=(("segment",),))
     HELD = rt.table(y_part_held="acc")
     PASSES = (
-        rt.MapPass(
-            ("ids",), ("count", "y_part_held"), space=(("i",), ("segment",)), summed=("i",), sums=("",),
-            lists=("ids", "segment"),
-        ),
+        rt.MapPass(("ids",), ("count", "y_part_held"), space=(("i",), ("segment",)), summed=("i",), sums=("",),
+                   lists=("ids", "segment")),
         rt.MapPass(("x", "ids", "y_part_held"), ("y",), summed=("i",), sums=("",), lists=("ids", "segment")),
     )
 

@@ -31,12 +31,8 @@ class ConcatenatePlan(rt.MapPlan[ConcatenateDescriptor]):
         rt.Argument("y", "out", "array", doc="the result"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "batch_invariant", "bit_stable_across_arch")
-    EXTENTS = (
-        rt.Extent("outer", "a", axis=0),
-        rt.Extent("first", "a", axis=1),
-        rt.Extent("second", "b", axis=1),
-        rt.Extent("inner", "a", axis=2),
-    )
+    EXTENTS = (rt.Extent("outer", "a", axis=0), rt.Extent("first", "a", axis=1), rt.Extent("second", "b", axis=1),
+               rt.Extent("inner", "a", axis=2))
     AXES = rt.table(a=(("o",), ("p",), ("d",)), b=(("o",), ("q",), ("d",)))
     PLACED = rt.table(a=("p",), b=("q",))
     INDICES = ("i",)

@@ -34,11 +34,8 @@ class EmbeddingPlan(rt.MapPlan[EmbeddingDescriptor]):
         rt.Argument("y", "out", "array", doc="the row of each number"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "batch_invariant", "bit_stable_across_arch")
-    EXTENTS = (
-        rt.Extent("vocab_size", "table", axis=0),
-        rt.Extent("width", "table", axis=1),
-        rt.Extent("ids_shape", "ids"),
-    )
+    EXTENTS = (rt.Extent("vocab_size", "table", axis=0), rt.Extent("width", "table", axis=1),
+               rt.Extent("ids_shape", "ids"))
     AXES = rt.table(ids=(("token",),), table=(("row",), ("d",)))
     PLACED = rt.table(table=("row",))
 

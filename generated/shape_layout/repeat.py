@@ -8,10 +8,8 @@ import baracuda.runtime as rt
 class RepeatDescriptor(rt.MapDescriptor):
     input_shape: tuple[int, ...] = rt.field("extents of x, rank 1 to 8")
     repeats: tuple[int, ...] = rt.field("number of repeats along each axis; y has the extents input_shape * repeats")
-    _elements = (
-        "f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool", "f8e4m3", "f8e5m2",
-        "c64", "c128",
-    )
+    _elements = ("f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool", "f8e4m3",
+                 "f8e5m2", "c64", "c128")
     _dims = rt.table(copy="repeats", cell="input_shape")
     _space = (("copy", "cell"),)
     _requires = (

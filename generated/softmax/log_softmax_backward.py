@@ -46,13 +46,11 @@ class LogSoftmaxBackwardPlan(rt.RowPlan[LogSoftmaxBackwardDescriptor]):
 
 rt.REGISTRY.register(rt.row_kernels(
     LogSoftmaxBackwardPlan,
-    tiles=(
-        "row4x32x2r8", "row4x32x4r8 f32 f16 bf16", "row8x16x4r8 f32 f16 bf16", "row16x8x4r8 f32 f16 bf16",
-        "row32x4x4r8 f32 f16 bf16", "row64x1x4r16 f32 f16 bf16", "row128x1x4r8 f32 f16 bf16",
-        "row256x1x4r4 f32 f16 bf16", "row512x1x4r2 f32 f16 bf16", "row1024x1x4b132r1 f32 f16 bf16",
-        "row256x1x4x8b60r4 f32 f16 bf16", "row512x1x4x8b30r2 f32 f16 bf16", "row1024x1x4x8b15r1 f32 f16 bf16",
-        "row8x16x2r8 f64", "row16x8x2r8 f64", "row32x4x2r8 f64", "row64x1x2r16 f64", "row128x1x2r8 f64",
-        "row256x1x2r4 f64", "row512x1x2r2 f64", "row1024x1x2b132r1 f64", "row256x1x2x8b60r4 f64",
-        "row512x1x2x8b30r2 f64", "row1024x1x2x8b15r1 f64", "wide384x1x2r1",
-    ),
+    tiles=("row4x32x2r8", "row4x32x4r8 f32 f16 bf16", "row8x16x4r8 f32 f16 bf16", "row16x8x4r8 f32 f16 bf16",
+           "row32x4x4r8 f32 f16 bf16", "row64x1x4r16 f32 f16 bf16", "row128x1x4r8 f32 f16 bf16",
+           "row256x1x4r4 f32 f16 bf16", "row512x1x4r2 f32 f16 bf16", "row1024x1x4b132r1 f32 f16 bf16",
+           "row256x1x4x8b60r4 f32 f16 bf16", "row512x1x4x8b30r2 f32 f16 bf16", "row1024x1x4x8b15r1 f32 f16 bf16",
+           "row8x16x2r8 f64", "row16x8x2r8 f64", "row32x4x2r8 f64", "row64x1x2r16 f64", "row128x1x2r8 f64",
+           "row256x1x2r4 f64", "row512x1x2r2 f64", "row1024x1x2b132r1 f64", "row256x1x2x8b60r4 f64",
+           "row512x1x2x8b30r2 f64", "row1024x1x2x8b15r1 f64", "wide384x1x2r1"),
 ))

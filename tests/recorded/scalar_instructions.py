@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from baracuda.checking.ptx.values import DTYPES, row_of
+from baracuda.checking.ptx.lanes import DTYPES
+from baracuda.checking.ptx.values import row_of
 
 ANSWERS = Path(__file__).parent / "scalar_answers.npz"
 LANES = 96

@@ -172,6 +172,7 @@ class MapOp(Op):
     served: tuple[Name, ...] = ()  # of a pass: the kinds that take it, of an op that has some
     passes: tuple[MapOp, ...] = ()  # in order, of a program that takes several; then the op itself has no bodies
     made: tuple[tuple[Name, Name], ...] = ()  # of a factor that its cells make: what it is made of -> what reads that
+    makers: tuple[int, ...] = ()  # of a pass whose cells make a factor: the numbers of all that do
 
     @property
     def layout_names(self) -> tuple[str, ...]:
@@ -188,7 +189,6 @@ class MapOp(Op):
 
     @property
     def bounds(self) -> tuple[str, ...]:
-        """Where kernels may compute with 32-bit numbers: what must be below 2^31, as formulas."""
         return bounds_of(self.bodies)
 
     @property
@@ -238,7 +238,7 @@ class MapOp(Op):
     def bodies(self) -> tuple[Body, ...]:
         """The device functions that do something."""
         summed = (self.terms, self.epilogue) if self.sums else ()
-        return (*((self.cells,) if self.cells.stores else ()), *summed)
+        return (*((self.cells,) if self.cells.stores and not self.makers else ()), *summed)
 
     @property
     def sums(self) -> tuple[Sum, ...]:

@@ -27,7 +27,7 @@ def _product(op: MatmulOp) -> dict[str, Any]:
     return found | ({"span": op.span} if op.span else {}) | ({"second": op.second} if op.second else {})
 
 
-def _pass(op: MapOp, of: MapOp) -> rt.MapPass | rt.MatmulPass | rt.MadePass:
+def _pass(op: MapOp, of: MapOp) -> rt.MapPass | rt.MatmulPass:
     if not isinstance(op, MatmulOp):
         return map_pass(op, of)
     if not op.made:

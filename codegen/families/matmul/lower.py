@@ -33,6 +33,7 @@ def lower_matmul(spec: MapSpec, spec_path: str) -> MatmulOp:
         return whole
     factor, product = whole.passes
     assert isinstance(product, MatmulOp)
+    factor = replace(factor, makers=(1, 3))
     return replace(whole, passes=(factor, product, replace(fused(factor, product, roles), number=3)))
 
 

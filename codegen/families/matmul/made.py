@@ -67,6 +67,7 @@ def fused(factor: MapOp, product: MatmulOp, roles: tuple[tuple[Identifier, Ident
         cells=factor.cells,
         kinds={**product.kinds, **factor.kinds},
         made=roles,
+        makers=factor.makers,
         loop=0,
     )
 

@@ -48,9 +48,8 @@ class MatmulOp(MapOp):
 
     @property
     def bodies(self) -> tuple[Body, ...]:
-        made = (self.cells,) if self.made else ()
         weights = (replace(self.terms, name=Name("weights")),) if self.weights else ()
-        return (*made, *weights, *self.sinks, self.epilogue)
+        return (*weights, *self.sinks, self.epilogue)
 
     @property
     def phases(self) -> Code:

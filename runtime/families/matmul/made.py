@@ -19,7 +19,7 @@ from ...plans.schedule import Schedule
 from ...plans.sku import VECTOR_BYTES, KernelSku
 from ..kernel_source import kernel_source
 from ..map.geometry import IndexSpace, MapDescriptor
-from .matmul_pass import MadePass
+from .matmul_pass import MatmulPass
 from .schedules import MADE
 from .selection import MatmulSelection
 
@@ -48,7 +48,7 @@ class MadePlan(MatmulSelection[M]):
         return cls.sizes_of(descriptor).rows <= max(dict(of.numbers)["tokens"] for of in _SCHEDULES)
 
     @classmethod
-    def of_pass(cls, plan: type[Any], declared: MadePass) -> dict[str, Any]:  # type: ignore[override]
+    def of_pass(cls, plan: type[Any], declared: MatmulPass) -> dict[str, Any]:
         assert declared.dims is not None
         axes = {name: plan.AXES[name] for name in (*declared.reads, *declared.writes)}
         return {"AXES": axes, "SUMMED": (declared.dims["depth"],), "LAYOUTS": cls.LAYOUTS}

@@ -30,21 +30,11 @@ class MatmulPass:
 
 
 @dataclass(frozen=True, slots=True)
-class MadePass:
+class MadePass(MatmulPass):
     """What stands in for all passes where there are few rows: a product that makes its right factor while it runs.
 
-    Beside what a `MatmulPass` says, what the factor's program reads at computed places, and the dims whose index it
-    reads.
+    It also says what the factor's program reads at computed places, and the dims whose index it reads.
     """
 
-    reads: tuple[str, ...]
-    writes: tuple[str, ...]
-    kinds: tuple[str, ...] = ()
-    shared: bool = False
-    loop: int = 0
-    factors: tuple[str, str] = ("", "")
-    dims: Mapping[str, str] | None = None
-    sizes: tuple[str, ...] = ()
-    scalars: tuple[str, ...] = ()
     placed: Mapping[str, tuple[str, ...]] | None = None
     indices: tuple[str, ...] = ()

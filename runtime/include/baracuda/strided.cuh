@@ -18,4 +18,9 @@ template <typename T, int RANK> struct Strided {
     }
 };
 
+// Whether rows begin where packs of VEC elements do, and are whole packs, if their width is given.
+template <int VEC, class Array> __device__ bool are_packs(const Array& of, long long width = 0) {
+    return of.stride[1] == 1 && of.stride[0] % VEC == 0 && size_t(of.data) % 16 == 0 && width % VEC == 0;
+}
+
 }  // namespace baracuda

@@ -171,14 +171,6 @@ __device__ void moe_permute_place(const Args& args) {
 
 namespace moe {
 
-// Whether rows are whole packs.
-template <int VEC, class Args> __device__ bool are_packs(const Args& args) {
-    const auto fit = [&](const auto& of) {
-        return of.stride[1] == 1 && of.stride[0] % VEC == 0 && size_t(of.data) % 16 == 0;
-    };
-    return args.width % VEC == 0 && fit(args.x) && fit(args.rows);
-}
-
 // Stores a lane's packs of a row, from `column` on; they are STEP apart.
 template <int STEP, typename T, int VEC, int PACKS>
 __device__ void store_packs(T* to, const Pack<T, VEC> (&pack)[PACKS], long long column, long long width) {
@@ -198,7 +190,7 @@ __device__ void moe_permute_copy(const Args& args) {
     const long long token = item / parts, begin = (item - token * parts) * SPAN;
     if (token >= args.tokens) return;
     const T* const from = args.x.at(token);
-    const bool packed = moe::are_packs<VEC>(args);
+    const bool packed = args.width % VEC == 0 && are_packs<VEC>(args.x) && are_packs<VEC>(args.rows);
     Pack<T, VEC> pack[PACKS];
 #pragma unroll
     for (int k = 0; k < PACKS; ++k) {

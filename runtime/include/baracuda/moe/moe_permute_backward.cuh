@@ -12,11 +12,6 @@ namespace baracuda {
 
 namespace moe {
 
-// Whether rows of an array are whole packs.
-template <int VEC, class Array> __device__ bool are_packs(const Array& of, long long width) {
-    return of.stride[1] == 1 && of.stride[0] % VEC == 0 && size_t(of.data) % 16 == 0 && width % VEC == 0;
-}
-
 // Reads what exists of a pack of each copy.
 template <typename T, int VEC, int COPIES>
 __device__ void read_copies(Pack<T, VEC> (&pack)[COPIES], const T* const (&from)[COPIES], const int (&exist)[COPIES],
@@ -59,8 +54,8 @@ __device__ void moe_permute_backward_main(const Args& args) {
     const long long token = item / parts, column = (item - token * parts) * SPAN + lane * VEC;
     if (token >= args.tokens) return;
     const int live = column >= args.width ? 0 : args.width - column < VEC ? int(args.width - column) : VEC;
-    const bool packed = moe::are_packs<VEC>(args.drows, args.width);
-    const bool stores_packs = moe::are_packs<VEC>(args.dx, args.width);
+    const bool packed = are_packs<VEC>(args.drows, args.width);
+    const bool stores_packs = are_packs<VEC>(args.dx, args.width);
     A sum[VEC] = {};
     for (int base = 0; base < top; base += WARP) {
         const int own = base + lane < top ? *args.places.at(token, base + lane) : -1;

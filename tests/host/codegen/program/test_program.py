@@ -30,10 +30,12 @@ from baracuda.codegen.program import (
     parse_expression,
     to_source,
 )
+from baracuda.codegen.program.bounds import Arithmetic, Bounded, bound
 from baracuda.codegen.program.cuda import to_cuda
-from baracuda.codegen.program.evaluate import Arithmetic, Bounded, Space, bound, evaluate
-from baracuda.codegen.program.evaluate import reduce as reduce_values
+from baracuda.codegen.program.evaluate import evaluate
 from baracuda.codegen.program.ops import OPS, NumPy
+from baracuda.codegen.program.reductions import reduce as reduce_values
+from baracuda.codegen.program.space import Space
 from baracuda.codegen.program.tree import Cast, Query, walk
 from baracuda.runtime.device import KernelSource
 from baracuda.runtime.devices.named import get_device

@@ -18,7 +18,8 @@ from baracuda.codegen.families.matmul.passes import passes
 from baracuda.codegen.families.matmul.product import Product
 from baracuda.codegen.lower.lower import lower
 from baracuda.codegen.program import parse
-from baracuda.codegen.program.evaluate import Space, evaluate
+from baracuda.codegen.program.evaluate import evaluate
+from baracuda.codegen.program.space import Space
 from baracuda.codegen.spec.load import load_spec
 from baracuda.codegen.spec.scope import scope_of
 from baracuda.generated import (

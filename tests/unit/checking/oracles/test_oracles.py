@@ -15,7 +15,8 @@ from baracuda.checking.oracles.accuracy import compare
 from baracuda.checking.oracles.program import _differentiable
 from baracuda.checking.oracles.references import Units, definition
 from baracuda.codegen.program import Scope, parse
-from baracuda.codegen.program.evaluate import Arithmetic, Bounded, Space, bound
+from baracuda.codegen.program.bounds import Arithmetic, Bounded, bound
+from baracuda.codegen.program.space import Space
 from baracuda.runtime import ElementKind
 
 Fields = dict[str, Any]

@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 
 from baracuda.codegen.program import Const, Line, ProgramError, Scope, kind_of, parse, to_source
-from baracuda.codegen.program.derive import Forward, derive
-from baracuda.codegen.program.evaluate import Arithmetic, Bounded, Space, bound, evaluate
+from baracuda.codegen.program.bounds import Arithmetic, Bounded, bound
+from baracuda.codegen.program.derive import derive
+from baracuda.codegen.program.derived_lines import Forward
+from baracuda.codegen.program.evaluate import evaluate
+from baracuda.codegen.program.space import Space
 from baracuda.codegen.program.tree import Axes
 from baracuda.codegen.spec.functions import shipped_functions
 

@@ -12,9 +12,12 @@ from repository import LONG, SPECS
 from baracuda.codegen.families.map.spec import MapSpec
 from baracuda.codegen.families.row.spec import RowSpec
 from baracuda.codegen.program import Line, Scope, kind_of, parse, to_source
-from baracuda.codegen.program.derive import RULES, Forward, derive
-from baracuda.codegen.program.evaluate import Space, evaluate
+from baracuda.codegen.program.derive import derive
+from baracuda.codegen.program.derived_lines import Forward
+from baracuda.codegen.program.evaluate import evaluate
 from baracuda.codegen.program.ops import OPS
+from baracuda.codegen.program.slopes import RULES
+from baracuda.codegen.program.space import Space
 from baracuda.codegen.spec.load import load_folder
 from baracuda.codegen.spec.scope import kinds_of, scope_of
 from baracuda.runtime import SpecError

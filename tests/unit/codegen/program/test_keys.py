@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from baracuda.codegen.program import Const, Line, Scope, kind_of, parse, to_source
-from baracuda.codegen.program.derive import Forward, derive
-from baracuda.codegen.program.evaluate import Space, evaluate
-from baracuda.codegen.program.parse import ProgramError
+from baracuda.codegen.program.derive import derive
+from baracuda.codegen.program.derived_lines import Forward
+from baracuda.codegen.program.error import ProgramError
+from baracuda.codegen.program.evaluate import evaluate
+from baracuda.codegen.program.space import Space
 from baracuda.codegen.program.tree import Axes
 
 EXTENTS = {"n": 3, "i": 6, "row": 4, "d": 2}

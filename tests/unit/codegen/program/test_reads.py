@@ -13,9 +13,12 @@ from baracuda.codegen.families.map.spec import MapSpec
 from baracuda.codegen.families.row.program import row_lines
 from baracuda.codegen.families.row.spec import RowSpec
 from baracuda.codegen.program import Const, Line, Scope, kind_of, parse, to_source
-from baracuda.codegen.program.derive import Forward, derive
-from baracuda.codegen.program.evaluate import Arithmetic, Bounded, Space, bound, evaluate
-from baracuda.codegen.program.parse import ProgramError
+from baracuda.codegen.program.bounds import Arithmetic, Bounded, bound
+from baracuda.codegen.program.derive import derive
+from baracuda.codegen.program.derived_lines import Forward
+from baracuda.codegen.program.error import ProgramError
+from baracuda.codegen.program.evaluate import evaluate
+from baracuda.codegen.program.space import Space
 from baracuda.codegen.program.tree import Axes, Read
 from baracuda.codegen.spec.load import load_folder, load_spec
 from baracuda.runtime import SpecError

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from baracuda.codegen.program import ProgramError, Scope, kind_of, parse
-from baracuda.codegen.program.evaluate import Arithmetic, Bounded, Space, bound, evaluate
+from baracuda.codegen.program.bounds import Arithmetic, Bounded, bound
+from baracuda.codegen.program.evaluate import evaluate
+from baracuda.codegen.program.space import Space
 
 SCOPE = Scope(("row", "col"), {"x": frozenset({"row", "col"}), "i": frozenset({"row", "col"})})
 F32 = Arithmetic(2.0**-24, 2.0**-149, lambda dims, count: float(count), {})

@@ -10,7 +10,8 @@ import pytest
 from scipy.stats import kstest
 
 from baracuda.codegen.program import ProgramError, Scope, parse, parse_functions, to_source
-from baracuda.codegen.program.evaluate import Space, evaluate
+from baracuda.codegen.program.evaluate import evaluate
+from baracuda.codegen.program.space import Space
 from baracuda.codegen.spec.functions import FILE, functions_of, shipped_functions
 from baracuda.codegen.spec.load import load_folder
 from baracuda.runtime import SpecError

@@ -1,0 +1,104 @@
+"""torch's normalizations, softmax and losses (see `torch_values`)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .torch_tensors import Fields, Tensors
+
+
+def rms_norm(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    x, over = tensors["x"], _normalized(fields)
+    rms = torch.sqrt((x * x).mean(_last(over), keepdim=True) + fields["eps"])
+    gamma = _shaped(tensors.get("gamma"), over)
+    y = torch.nn.functional.rms_norm(x, over, gamma, fields["eps"]) if x.numel() else x
+    return {"y": y, "rms": rms}
+
+
+def layer_norm(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    x, over, eps = tensors["x"], _normalized(fields), fields["eps"]
+    mu = x.mean(_last(over), keepdim=True)
+    centred = x - mu.detach()  # changes nothing but torch's roundoff, which grows with the mean
+    rstd = torch.rsqrt((centred * centred).mean(_last(over), keepdim=True) + eps)
+    gamma, beta = (_shaped(tensors.get(name), over) for name in ("gamma", "beta"))
+    y = torch.nn.functional.layer_norm(centred, over, gamma, beta, eps) if x.numel() else x
+    return {"y": y, "mu": mu, "rstd": rstd}
+
+
+def group_norm(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    x, eps = tensors["x"], fields["eps"]
+    groups = fields["groups"]
+    parts = x.reshape(x.shape[0], groups, math.prod(x.shape[1:]) // max(groups, 1))
+    mu = parts.mean(-1, keepdim=True)
+    rstd = torch.rsqrt(((parts - mu) ** 2).mean(-1, keepdim=True) + eps)
+    if not x.numel():
+        return {"y": x, "mu": mu[..., 0], "rstd": rstd[..., 0]}
+    y = torch.nn.functional.group_norm(x, groups, tensors.get("gamma"), tensors.get("beta"), eps)
+    return {"y": y if parts.shape[-1] > 1 else x * 0, "mu": mu[..., 0], "rstd": rstd[..., 0]}
+
+
+def batch_norm(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    x, momentum = tensors["x"], fields["momentum"]
+    axes = (0, *range(2, x.dim()))
+    mu, spread = x.mean(axes), x.var(axes, unbiased=False)
+    y = x * 0  # of one number a channel, which torch refuses, what is left is beta
+    if x.numel() > x.shape[1]:
+        affine = tensors["gamma"], tensors["beta"]
+        y = torch.nn.functional.batch_norm(x, None, None, *affine, True, momentum, fields["eps"])
+    elif x.numel():
+        gamma, beta = (tensors[name].reshape(-1, *[1] * (x.dim() - 2)) for name in ("gamma", "beta"))
+        y = (x - x) * gamma + beta
+    new_mean = torch.lerp(tensors["running_mean"], mu, momentum)
+    new_var = torch.lerp(tensors["running_var"], x.var(axes), momentum)
+    return {"y": y, "mu": mu, "rstd": torch.rsqrt(spread + fields["eps"]), "new_mean": new_mean, "new_var": new_var}
+
+
+def var_mean(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    x = tensors["x"]
+    axes = [axis for axis in range(x.dim()) if fields["axes_mask"] >> axis & 1]
+    if not axes:  # which torch takes for all
+        return {"y": (x - x) ** 2 / max(1 - fields["correction"], 0), "mu": x * 1}
+    y, mu = torch.var_mean(x, axes, correction=fields["correction"])
+    return {"y": y, "mu": mu}
+
+
+def _normalized(fields: Fields) -> tuple[int, ...]:
+    """The extents of the normalized axes, which are the last ones."""
+    shape = tuple(fields["input_shape"])
+    return shape[len(shape) - fields["norm_axes_mask"].bit_count() :]
+
+
+def _last(over: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(range(-len(over), 0))
+
+
+def _shaped(tensor: Any, shape: tuple[int, ...]) -> Any:
+    return None if tensor is None else tensor.reshape(shape)
+
+
+def softmax(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    return {"y": torch.softmax(tensors["x"], fields["softmax_axis"])}
+
+
+def log_softmax(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    return {"y": torch.log_softmax(tensors["x"], fields["softmax_axis"])}
+
+
+def linear_cross_entropy(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    logits = tensors["x"] @ tensors["w"].T
+    of = cross_entropy(torch, {**fields, "class_axis": -1}, {"logits": logits, "target": tensors["target"][:, None]})
+    return {name: value[:, 0] for name, value in of.items()}
+
+
+def cross_entropy(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    axis, classes = fields["class_axis"], tensors["logits"].shape[fields["class_axis"]]
+    logits, target = tensors["logits"].movedim(axis, -1), tensors["target"].long().movedim(axis, -1)[..., 0]
+    counts = (target != fields["ignore_index"]) & (target >= 0) & (target < classes)
+    lse = torch.logsumexp(logits, -1)
+    flat, kept = logits.reshape(-1, classes), torch.where(counts, target, -100).reshape(-1)
+    loss = torch.zeros_like(lse) if not classes else torch.nn.functional.cross_entropy(
+        flat, kept, reduction="none", label_smoothing=fields["smoothing"], ignore_index=-100
+    ).reshape(lse.shape)
+    loss = torch.where(counts, loss + fields["z_weight"] * lse**2, torch.zeros_like(loss))
+    return {"loss": loss.unsqueeze(-1).movedim(-1, axis), "lse": lse.unsqueeze(-1).movedim(-1, axis)}

@@ -13,13 +13,8 @@
 #define __constant__
 #define __managed__
 #define __grid_constant__
-// A kernel's parameter, which is large for a list of arrays: no thread has a copy of its own. In check mode each has
-// one on its stack, where reading beyond it is seen.
-#ifndef BARACUDA_HOST_CHECK
+// A kernel's parameter, which is large for a list of arrays: no thread has a copy of its own.
 #define PARAMETER(...) const __VA_ARGS__&
-#else
-#define PARAMETER(...) const __VA_ARGS__
-#endif
 #define __launch_bounds__(...)
 #define __cluster_dims__(...)
 #define __forceinline__ inline __attribute__((always_inline))

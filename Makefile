@@ -14,8 +14,9 @@ ifneq ($(and $(LOCKED),$(filter-out 12,$(CUDA))),)
 $(error LOCKED=1 is of CUDA=12 only)
 endif
 
-# The wheels bring their own CUDA; a toolkit or packages of the caller's environment would mix with them.
-unexport CUDA_HOME CUDA_PATH CUDA_ROOT PYTHONPATH PYTHONHOME PIP_USER PIP_TARGET PIP_PREFIX
+# The wheels bring their own CUDA; a toolkit or packages of the caller's environment would mix with them. Tests start
+# hundreds of processes, which without bytecode would compile the project each.
+unexport CUDA_HOME CUDA_PATH CUDA_ROOT PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE PIP_USER PIP_TARGET PIP_PREFIX
 
 # An environment holds absolute paths, so a moved folder, another interpreter or another CUDA rebuilds it.
 identity := $(shell printf '%s' '$(CURDIR) $(PYTHON) $(CUDA)$(LOCKED:%= locked)' | cksum | cut -d ' ' -f 1)

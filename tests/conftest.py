@@ -7,6 +7,7 @@ then nothing else does. No test needs a CUDA toolkit.
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,8 +47,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    without = collection_path.name == FRONTENDS and not config.getoption("frontends")
-    return True if without else None
+    if not config.getoption("frontends"):
+        return True if collection_path.name == FRONTENDS else None
+    read = collection_path.suffix == ".py" and FRONTENDS not in collection_path.parts  # others are not even imported
+    return True if read and FRONTENDS not in collection_path.read_text(encoding="utf-8") else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -59,6 +62,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         needed = max((marker.args[0] if marker.args else 1 for marker in item.iter_markers("gpu")), default=0)
         if devices < needed:
             item.add_marker(pytest.mark.skip(reason=f"{devices} {HARDWARE}s, needs {needed}"))
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # what all tests share, the catalogue among it, which each collection of garbage would walk through
 
 
 def _needs_frontends(item: pytest.Item) -> bool:

@@ -28,6 +28,11 @@ def sample(variants: Sequence[Variant], of_an_op: int = OF_AN_OP, of_all: int = 
     return [variant for variant in variants if id(variant) in identities]
 
 
+def ops_of_a_sample(ops: Iterable[str], of_all: int) -> list[str]:
+    """The ops that a `sample` of so many kernels is of, where there are more: those of others need no listing."""
+    return share({op: [op] for op in ops}, of_all, "")
+
+
 def _first(variants: Iterable[Variant], count: int) -> Iterator[Variant]:
     return (variant for variant, _ in zip(spread(variants, _traits, _name), range(count), strict=False))
 

@@ -265,7 +265,9 @@ if _device() == "host":
         any_space = Problem.kind_of(subject).walks_space
         small = [p for p in problems_of(sku.op, sku.symbol) if p.size <= SMALL]
         by_hand = small[-1:] if sampled else [*few(sku), *sorted(small, key=size_of)[-2:]]
-        others = small if any_space else by_hand if subject.spec.by_hand else []
+        each = [p for p in of_each_code(sku) if p.size <= SMALL]
+        spaces = [*each, *table.some("gpu_code", small, lambda problem: problem)]
+        others = spaces if any_space else by_hand if subject.spec.by_hand else []
         for target in gpu_code.targets_of(sku, sampled=sampled):
             for problem in dict.fromkeys([smallest(sku), *others]):
                 gpu_code.check_gpu_code(problem, target)

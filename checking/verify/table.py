@@ -66,7 +66,7 @@ TABLE = {
     "clusters": Row(("bytes path", "tile"), 4, clusters=True),
     "lone_layouts": Row(("bytes path", "tile"), 8),
     "texts": Row(("element path",), 8),
-    "gpu_code": Row(("element path",), 6, apart=True, archs=("sm_80", "sm_89")),
+    "gpu_code": Row(("element path",), 6, apart=True, archs=("sm_80", "sm_89"), problems=5),
     "explicit_formula": Row(("bytes path",), 20, lambda problems: issubclass(problems, ProgramProblem)),
     "compensation": Row(("bytes path",), 4, lambda problems: problems.walks_space),
     "stored_types": Row(("bytes path",), 12),

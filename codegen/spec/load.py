@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from baracuda.runtime import SpecError
 from baracuda.runtime.plans.sku import RUNGS
 
-from ..program.functions import Functions
+from ..program.functions import Function, Functions
 from .backward import completed, within
 from .checks import findings
 from .default_conditions import implied
@@ -32,6 +32,9 @@ from .wording import did_you_mean
 from .yaml_source import YamlSource, read_yaml
 from .yaml_text import is_below, report
 
+# A text is checked only once, as it is read only once: specs are frozen.
+_CHECKED: dict[tuple[YamlSource, str, frozenset[tuple[str, Function]]], tuple[Loaded, ...]] = {}
+_MOST = 512  # of them
 _PRINTABLE = re.compile(r"[A-Za-z0-9_.+ /-]+")
 
 
@@ -156,8 +159,20 @@ def _needed(ops: Collection[str], loaded: Mapping[str, Loaded]) -> set[str]:
     return {*ops, *(gradient.of for gradient in gradients if gradient)}
 
 
-def _of_file(source: YamlSource, name: str, functions: Functions) -> Iterator[Loaded]:
+def _of_file(source: YamlSource, name: str, functions: Functions) -> tuple[Loaded, ...]:
     """The op of a file, and its gradient where it says `backward`."""
+    key = source, name, frozenset(functions.items())
+    if (known := _CHECKED.get(key)) is not None:
+        return known
+    entries = tuple(_checked_file(source, name, functions))
+    if not entries[0].spec.by_hand:  # files beside it decide, too
+        if len(_CHECKED) >= _MOST:
+            _CHECKED.clear()
+        _CHECKED[key] = entries
+    return entries
+
+
+def _checked_file(source: YamlSource, name: str, functions: Functions) -> Iterator[Loaded]:
     yield (entry := checked(source, name, functions))
     spec = entry.spec
     if spec.backward is None:

@@ -51,7 +51,7 @@ _SYNTAX: tuple[tuple[str, str, bool], ...] = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class YamlSource:
     """`data` holds dict, list, str, int, float, bool and None; a location is a tuple of keys and indices."""
 

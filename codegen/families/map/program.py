@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import count
 
 from ...program import Const, Expr, Line, Name, ProgramError, Reduce, Scope, parse
@@ -101,15 +102,28 @@ def groups_of(spec: MapSpec, parts: Parts) -> Groups:
 
 def split(spec: MapSpec) -> Parts:
     """The parts of the program; raises ProgramError for what no passes compute. `summed` are those of any reduction."""
-    scope = scope_of(spec)
-    lines = parse(spec.program, scope)
-    cells, lines = _cells(spec, lines, scope), _lifted(lines, spec, scope)
+    over = tuple((name, tensor.over) for name, tensor in spec.outputs.items())
+    listed = frozenset(dim for tensor in spec.tensors.values() for dim in tensor.over)
+    return _split(spec.program, scope_of(spec), over, listed, frozenset((*spec.tensors, *spec.descriptor)))
+
+
+@lru_cache(maxsize=512)  # checks, conditions and test cases of a spec ask for its parts many times
+def _split(
+    program: str,
+    scope: Scope,
+    over: tuple[tuple[str, frozenset[str]], ...],
+    listed: frozenset[str],
+    taken: frozenset[str],
+) -> Parts:
+    """The same of what `split` reads of a spec: its outputs' dims, those that tensors list, and the names it gives."""
+    lines, outputs = parse(program, scope), dict(over)
+    cells, lines = _cells(lines, scope, outputs, listed), _lifted(lines, taken, scope)
     for line in lines:
         if isinstance(line.expr, Reduce) and len({*line.expr.dims}) != len(line.expr.dims):
             raise ProgramError(f"{line.name!r} reduces over a dim twice: {', '.join(line.expr.dims)}", line.number)
     parts = parts_of(lines, cells, scope.values)
     for line in lines:
-        if line.name in spec.outputs and (extra := parts.dims[line.name] - spec.outputs[line.name].over):
+        if line.name in outputs and (extra := parts.dims[line.name] - outputs[line.name]):
             text = f"{line.name!r} varies along {', '.join(sorted(extra))}, which its dims do not list"
             raise ProgramError(text, line.number)
     return parts
@@ -151,10 +165,11 @@ def _placed(lines: tuple[Line, ...], axes: Mapping[str, Axes]) -> dict[str, Expr
     return {name: Read(name, axes[name].dims, own[name], axes[name].outside or Const(0.0)) for name in own}
 
 
-def _cells(spec: MapSpec, lines: tuple[Line, ...], scope: Scope) -> tuple[str, ...]:
+def _cells(
+    lines: tuple[Line, ...], scope: Scope, outputs: Mapping[str, frozenset[str]], listed: frozenset[str]
+) -> tuple[str, ...]:
     """The dims without those that only give the extents of inputs that are read at computed places, or nothing."""
-    dims, used = dict(scope.values), {dim for tensor in spec.outputs.values() for dim in tensor.over}
-    listed = {dim for tensor in spec.tensors.values() for dim in tensor.over}
+    dims, used = dict(scope.values), {dim for over in outputs.values() for dim in over}
     beside: set[str] = set()
     for line in lines:
         dims[line.name] = varies(line.expr, dims)
@@ -162,7 +177,7 @@ def _cells(spec: MapSpec, lines: tuple[Line, ...], scope: Scope) -> tuple[str, .
         for part in walk(line.expr):
             used |= {*part.dims} if isinstance(part, Reduce) else set()
             beside |= {*part.dims} if isinstance(part, Read) else set()
-    return tuple(dim for dim in spec.dims if dim in used or dim in listed - beside)
+    return tuple(dim for dim in scope.dims if dim in used or dim in listed - beside)
 
 
 def copies_of(spec: MapSpec, parts: Parts) -> dict[str, str]:
@@ -177,8 +192,8 @@ def copies_of(spec: MapSpec, parts: Parts) -> dict[str, str]:
     return copies
 
 
-def _lifted(lines: tuple[Line, ...], spec: MapSpec, scope: Scope) -> tuple[Line, ...]:
-    taken = {*spec.tensors, *spec.descriptor, *(line.name for line in lines)}
+def _lifted(lines: tuple[Line, ...], names: frozenset[str], scope: Scope) -> tuple[Line, ...]:
+    taken = {*names, *(line.name for line in lines)}
     lifted: list[Line] = []
     found: dict[Expr, Name] = {}
     placed = _placed(lines, scope.axes)

@@ -12,9 +12,9 @@ struct Signature {
 };
 template <class Argument>
 struct Signature<void (*)(Argument)> {
-  using type = Argument;
-  static_assert(std::is_trivially_copyable<Argument>::value, "the parameter struct is copied byte by byte");
-  static_assert(sizeof(Argument) % 8 == 0, "every member of the parameter struct is an 8-byte word");
+  using type = std::remove_cv_t<std::remove_reference_t<Argument>>;
+  static_assert(std::is_trivially_copyable<type>::value, "the parameter struct is copied byte by byte");
+  static_assert(sizeof(type) % 8 == 0, "every member of the parameter struct is an 8-byte word");
 };
 
 BARACUDA_HOST_UNCHECKED static inline char* shared_anchor() {

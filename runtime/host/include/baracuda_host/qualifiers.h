@@ -13,6 +13,8 @@
 #define __constant__
 #define __managed__
 #define __grid_constant__
+// A kernel's parameter, which is large for a list of arrays: no thread has a copy of its own.
+#define PARAMETER(...) const __VA_ARGS__&
 #define __launch_bounds__(...)
 #define __cluster_dims__(...)
 #define __forceinline__ inline __attribute__((always_inline))

@@ -104,11 +104,15 @@ Region* Checker::find(const char* address) {
   return region ? last_ = region : nullptr;
 }
 
+bool Checker::is_parameter(const char* address) const {
+  const char* parameter = static_cast<const char*>(worker->launch->arguments);
+  return address >= parameter && address < parameter + kernel_.argument_bytes;
+}
+
 // A thread's own local memory, the kernel's parameter and the library's constants are free to use.
 bool Checker::is_local(const char* address, Access kind) {
   if (address >= kernel_.image && address < kernel_.image_end) return true;
-  const char* parameter = static_cast<const char*>(worker->launch->arguments);
-  if (address >= parameter && address < parameter + kernel_.argument_bytes) return true;
+  if (is_parameter(address)) return true;
   const Thread& self = running();
   for (uint32_t i = 0; i < worker->thread_count; i++) {
     const Fiber* fiber = worker->threads[i].fiber;
@@ -278,7 +282,7 @@ void Checker::access(const char* address, size_t bytes, Access kind) {
 // Of what lies in no region, the access that follows says more.
 void Checker::need(Space space, const char* address, const char* instruction) {
   const char* const name[] = {"global memory", "shared memory"};
-  const bool local = running().fiber->holds(address);
+  const bool local = running().fiber->holds(address) || is_parameter(address);
   const Region* region = local ? nullptr : find(address);
   if (!local && (!region || region->shared == (space == Space::Shared))) return;
   say(std::string(instruction) + " " + (local ? "local memory" : nearest(address) + " in " + name[region->shared]) +

@@ -67,6 +67,7 @@ class Checker {
   };
   void look_at_rank(uint32_t rank) { rank_ = rank, last_ = nullptr; }
   Region* find(const char* address);
+  bool is_parameter(const char* address) const;
   bool is_local(const char* address, Access kind);
   [[noreturn]] void out_of_bounds(const char* address, size_t bytes, Access kind);
   void enter(Region& region, size_t cell, bool whole, Access kind);

@@ -4,10 +4,14 @@
 
 #include <baracuda/arch/cluster_dims.cuh>
 
+#ifndef PARAMETER  // which the host device has
+#define PARAMETER(...) __grid_constant__ const __VA_ARGS__
+#endif
+
 namespace baracuda {
 
 extern "C" __global__ void BARACUDA_CLUSTER_DIMS __launch_bounds__(Schedule::THREADS, blocks_per_sm<Program>())
-    BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
+    BARACUDA_SYMBOL(PARAMETER(Program::Args) args) {
     walk<Program>(args);
 }
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from baracuda.checking.audit.facts import Facts
-from baracuda.checking.listing.sample import sample
+from baracuda.checking.listing.sample import ops_of_a_sample, sample
 from baracuda.checking.listing.variants import variants_of
 from baracuda.cli.kernels.audit_report import Audit, Audited
 from baracuda.codegen.project import Project
 from baracuda.runtime.compile.cubin import nvrtc_version
 
-ARCH = "sm_90"
+ARCH, COUNT = "sm_90", 12
 
 
 def told(one: Audited) -> dict[str, Any]:
@@ -32,7 +32,8 @@ def told(one: Audited) -> dict[str, Any]:
 
 def main(specs: Path) -> None:
     project = Project.read(specs)
-    audit = Audit.of(sample(variants_of(project, archs=(ARCH,)), of_all=12), project.ops)
+    ops = ops_of_a_sample(project.ops, COUNT)
+    audit = Audit.of(sample(variants_of(project, ops, archs=(ARCH,)), of_all=COUNT), project.ops)
     kernels = {f"{a.variant.source.symbol} {a.variant.layout}": told(a) for a in audit.audited}
     cuda = [nvrtc_version(), version("cuda-bindings")]
     json.dump({"cuda": cuda, "kernels": kernels, "violations": list(map(str, audit.violations))}, sys.stdout)

@@ -47,11 +47,6 @@ def few(items: Iterable[T], count: int, name: Callable[[T], str] = str) -> list[
     return [item for one, item in known.items() if one in sampled]
 
 
-def comes_first(op: str) -> bool:
-    """Whether BARACUDA_TEST_FIRST names an op."""
-    return op in os.environ.get(FIRST, "").split()
-
-
 def usual_element(dtypes: Sequence[str], wanted: str) -> str:
     """The `wanted` one, the complex one of such parts, or the first one of an op that has neither."""
     return next((e for e in (wanted, {"f32": "c64", "f64": "c128"}.get(wanted)) if e in dtypes), dtypes[0])

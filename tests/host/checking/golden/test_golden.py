@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -12,17 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from repository import comes_first, few
 
 from baracuda.checking.golden import table
 from baracuda.checking.golden.hashes import Golden, golden_of
 from baracuda.checking.golden.numbers import Philox
 from baracuda.checking.problems.subject import Subject
 from baracuda.checking.trials.memory import memory_of
-from baracuda.checking.variables import SAMPLE
 from baracuda.cli.main import main
 from baracuda.codegen.spec.load import load_folder
-from baracuda.runtime import InvalidProblem, KernelSku
+from baracuda.runtime import InvalidProblem
 
 ROOT = Path(__file__).parents[4]
 LOADED = load_folder(ROOT / "specs")
@@ -34,41 +31,15 @@ UPDATE = "run 'baracuda-gen golden rms_norm --update'"
 LINES = {FIRST: {"on": "p", "host": "e o", "sm_90 12.9": "e c"}}
 
 
-def told_of() -> dict[str, set[str]]:
-    """The kernels that a run computes, by op: all about whose bits something is recorded.
-
-    In a sampled run one of each of 120 ops, all of those that come first, and as many more as give every element type
-    of every architecture.
-    """
-    skus = {name: KernelSku.parse(name) for name in sorted(RECORDED.keys() - table.silent(RECORDED, "host"))}
-    by_op = {op: [name for name, sku in skus.items() if sku.op == op and not sku.fits("host")] for op in LOADED}
-    if SAMPLE not in os.environ:
-        return {op: {*names} for op, names in by_op.items()}
-    told = {op: {*few(by_op[op], len(by_op[op]) if comes_first(op) else 1)} for op in few(LOADED, 120)}
-    kinds = {kind(skus[name]) for names in told.values() for name in names}
-    for op, names in by_op.items():
-        for name in names:
-            if kind(skus[name]) not in kinds:
-                told.setdefault(op, set()).add(name)
-                kinds.add(kind(skus[name]))
-    return told
-
-
-def kind(sku: KernelSku) -> tuple[str, str]:
-    return str(sku.element), sku.arch
-
-
-TOLD_OF = told_of()
-
-
-@pytest.mark.parametrize("op", TOLD_OF)
+@pytest.mark.parametrize("op", LOADED)
 def test_bits_are_those_of_the_golden_hashes(op: str) -> None:
-    recorded = table.of_op(RECORDED, op)
-    lines = {name: line for name, line in recorded.items() if name in TOLD_OF[op]}
-    others = recorded.keys() - lines.keys()
-    computed = golden_of(Subject(LOADED[op], LOADED, "baracuda.generated"), memory_of("host"), "host", others)
+    lines = table.of_op(RECORDED, op)
+    computed = golden_of(Subject(LOADED[op], LOADED, "baracuda.generated"), memory_of("host"), "host", but(lines))
     assert [*table.complaints(op, lines, computed, "host", "host")] == []
-    assert {golden.sku for golden in computed} >= lines.keys()
+
+
+def but(lines: table.Lines) -> set[str]:
+    return table.silent(lines, "host")
 
 
 def test_all_ops_have_golden_hashes() -> None:

@@ -17,7 +17,7 @@ from .invert import Inverse, all_of, indices_in, inverses, is_within, is_zero_ou
 from .kinds import kind_of
 from .parse import parse_expression
 from .source import place_source, to_source
-from .tree import Call, Cast, Const, Expr, Line, Name, Query, Read, Reduce, Scope, place_of, reads, varies, walk
+from .tree import Call, Cast, Const, Expr, Line, Name, Query, Read, Reduce, Scope, mapped, place_of, reads, varies, walk
 
 # Of the operands a, b, c, the result r and its adjoint g, for each operand. A row of OPS without rules has no slope.
 RULES: dict[str, tuple[str, ...]] = {
@@ -312,17 +312,31 @@ class _Derivation:
             found = self._readers_of(read, dim, over)
             if len(found) * math.prod(map(len, readers)) in range(1, _MANY + 1):
                 readers.append(found)
-            elif any(self.dims[name] for name in reads(by_dim[dim])):
+            elif self._rests_on_arrays(by_dim[dim]):
                 raise ProgramError(_NO_READER.format(read=to_source(read), place=place_source(by_dim[dim]), dim=dim))
             else:
                 asked.append(dim)
         cells = {found[0][0] for found in readers}
         if clash := {*read.computed} & (varies(read, self.dims) | over) - ({*cells, *fixed} - {*asked}):
             raise ProgramError(_CLASH.format(read=to_source(read), tensor=read.tensor, dim=min(clash)))
+        terms = [self._of_reader(read, terms, some, here) for some in product(*readers)]
         for dim in asked:
             terms = self._asked(read, dim, terms)
-        each = [self._of_reader(read, terms, some, here) for some in product(*readers)]
-        return self._fitted(each, self.dims[read.tensor])
+        return self._fitted(terms, self.dims[read.tensor])
+
+    def _rests_on_arrays(self, place: Expr) -> bool:
+        return any(self.dims[name] for name in self._behind([place])[0] if name in self.forward.tensors)
+
+    def _written_out(self, place: Expr) -> Expr:
+        """A place without the names of lines that say where it is along dims, if no array does."""
+        if self._rests_on_arrays(place):
+            return place
+        lines = {line.name: line.expr for line in self.values if self.dims[line.name]}
+
+        def written(expr: Expr) -> Expr:
+            return written(lines[expr.id]) if isinstance(expr, Name) and expr.id in lines else mapped(expr, written)
+
+        return written(place)
 
     def _of_reader(self, read: Read, terms: list[Term], readers: Iterable[Reader], here: tuple[Expr, ...]) -> Term:
         """The adjoints of the cell that reads each element, the one of `readers` along each dim."""
@@ -347,7 +361,7 @@ class _Derivation:
         mine = Term(1.0, when=(Call("equal", (place, Query("index", dim))),))
         only = [Term(1.0, (self._sum(terms),))] if len(terms) > 1 else terms
         shared = frozenset[str]().union(self.dims[read.tensor], *(varies(p, self.dims) for p in by_dim.values()))
-        kept = (self._over(only) | self.dims[read.tensor]) - (indices_in(place) - shared)
+        kept = (self._over(only) | self.dims[read.tensor]) - (varies(place, self.dims) - shared)
         return self._fitted([t.times(mine) for t in only], kept)
 
     def _keyed(self, read: Read, fixed: Iterable[str]) -> str | None:
@@ -368,7 +382,7 @@ class _Derivation:
         """A dim along which few cells read each place along `dim`, and which; of several dims, one in `first`, then one
         of the values that are differentiated.
         """
-        by_dim = dict(zip(read.dims, read.places, strict=True))
+        by_dim = {d: self._written_out(p) for d, p in zip(read.dims, read.places, strict=True)}
         place = by_dim.pop(dim)
         own = indices_in(place) - frozenset[str]().union(*map(indices_in, by_dim.values()))
         outer = frozenset[str]().union(*(self.dims[name] for name in self.cotangents))

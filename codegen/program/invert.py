@@ -61,6 +61,7 @@ def _where(found: tuple[Inverse, ...] | None, *that: Expr, dim: str = "") -> tup
 
 def _is_natural(expr: Expr) -> tuple[Expr, ...]:
     """The condition that an int is not negative; none for indices, counted from either end, and sums of these."""
+
     def is_natural(e: Expr) -> bool:
         match e:
             case Query():

@@ -141,7 +141,7 @@ def _by_differences(text: str, of: str = "x") -> Any:
         ("x[n, i - pad] * index(i)", None),
         ("x[n, 0] * x[n, i]", None),
         ("x[n, two] * x[0, i]", None),
-        ("x[n, abs(i - two)]", "where(0 <= index(h), dy[n, h + two], 0.0) + where(0 < index(h), dy[n, -h + two], 0.0)"),
+        ("x[n, abs(i - two)]", "dy[n, h + two] + where(0 < index(h), dy[n, -h + two], 0.0)"),
         ("x[n, size(h) - 1 - abs(size(h) - 1 - abs(i - pad))] * g", None),
         ("x[n, where(i < pad, i + size(h) - pad, i - pad)]", None),
         ("x[n, (i - two) % size(h)] * g", "sum(where((index(i) - two) % size(h) == index(h), dy * g, 0.0), i)"),
@@ -159,6 +159,37 @@ def test_gradients_of_places_that_few_cells_read_are_reads(text: str, gradient: 
         assert [f"{line.name} = {to_source(line.expr)}" for line in lines] == [f"dx = {gradient}"]
     found = evaluate(lines, _arrays(), Space(EXTENTS))["dx"]
     np.testing.assert_allclose(np.broadcast_to(found, (2, 1, 1, 5, 1)), _by_differences(text), 1e-6, 1e-8)
+
+
+WINDOWS = "y = {extreme}(x[n, i * two + k - pad] * g, k)\nat = arg{extreme}(x[n, i * two + k - pad] * g, k)"
+
+
+def _of_windows(extreme: str, saved: tuple[str, ...]) -> tuple[tuple[Line, ...], tuple[Line, ...]]:
+    lines, over = parse(WINDOWS.format(extreme=extreme), SCOPE), frozenset(("n", "i"))
+    dims = {**VALUES, "dy": over, "at": over}
+    tensors = {name: axes.dims for name, axes in AXES.items()} | {"dy": ("n", "i"), "at": ("n", "i")}
+    forward = Forward(lines, KINDS | {"y": "float", "at": "int"}, dims, tensors=tensors)
+    return lines, derive(forward, {"dy": "y"}, {"dx": "x"}, saved)
+
+
+@pytest.mark.parametrize("extreme", ["max", "min"])
+def test_the_extreme_whose_place_is_saved_has_the_gradient(extreme: str) -> None:
+    lines, gradient = _of_windows(extreme, ("at",))
+    arrays = {**_arrays(), "x": np.array([1.0, 1, 0, 1, 1, 0, 0, 0, 0, 0]).reshape(2, 1, 1, 5, 1)}
+    forward = evaluate(lines, arrays, Space(EXTENTS))
+    expected = np.zeros((2, 5))
+    for n, i in np.ndindex(2, 6):
+        h = 2 * i + int(forward["at"][n, i, 0, 0, 0]) - PAD
+        if 0 <= h < 5:
+            expected[n, h] += arrays["dy"][n, i, 0, 0, 0] * arrays["g"][n, i, 0, 0, 0]
+    found = evaluate(gradient, {**arrays, "at": forward["at"]}, Space(EXTENTS))["dx"]
+    np.testing.assert_allclose(found.reshape(2, 5), expected, 1e-12)
+
+
+def test_extremes_of_windows_need_a_place() -> None:
+    with pytest.raises(ProgramError, match="needs to know which of its windows' extremes it is; save") as caught:
+        _of_windows("max", ())
+    assert "at = argmax(x[n, i * two + k - pad] * g, k)" in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["z[i, i]", "z[i // two, i]", "z[i % two, abs(i - two)]", "z[abs(n - i), n] * g"])

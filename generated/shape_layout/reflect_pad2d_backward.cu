@@ -6,7 +6,13 @@ namespace baracuda {
 
 struct Program : MapProgram {
     static constexpr bool PLACED = true;
-    struct Args : WalkArgs<4> {
+    template <template <class> class Of> struct Reduced {
+        Of<Sum<acc_t>> dx_;
+        template <class F, class... Lists> __device__ static constexpr void each(const F& f, Lists&... of) {
+            f(of.dx_...);
+        }
+    };
+    struct Args : WalkArgs<6> {
         Array<const T, 0> dy_;
         Array<T, 1> dx_;
         PlacedAxes<2> dy_axes;
@@ -14,261 +20,53 @@ struct Program : MapProgram {
         i64 w_size;
         long long top_;
         long long left_;
-        enum : int { h_index = 2, w_index = 3 };
+        Reduced<ScratchOf> parts;
+        enum : int { h_index = 2, w_index = 3, u_index = 4, v_index = 5 };
     };
 
-    // The values of cells.
-    struct Cells : Body<Reads<>, Writes<&Args::dx_>, PlacedValue<acc_t, 0>, PlacedValue<acc_t, 1>,
-        PlacedValue<acc_t, 2>, PlacedValue<acc_t, 3>, PlacedValue<acc_t, 4>, PlacedValue<acc_t, 5>, PlacedValue<acc_t,
-        6>, PlacedValue<acc_t, 7>, PlacedValue<acc_t, 8>, PlacedValue<acc_t, 9>, PlacedValue<acc_t, 10>,
-        PlacedValue<acc_t, 11>, PlacedValue<acc_t, 12>, PlacedValue<acc_t, 13>, PlacedValue<acc_t, 14>,
-        PlacedValue<acc_t, 15>> {
-        using dy_read_slice = PlacedValue<acc_t, 0>;
-        using dy_read2_slice = PlacedValue<acc_t, 1>;
-        using dy_read3_slice = PlacedValue<acc_t, 2>;
-        using dy_read4_slice = PlacedValue<acc_t, 3>;
-        using dy_read5_slice = PlacedValue<acc_t, 4>;
-        using dy_read6_slice = PlacedValue<acc_t, 5>;
-        using dy_read7_slice = PlacedValue<acc_t, 6>;
-        using dy_read8_slice = PlacedValue<acc_t, 7>;
-        using dy_read9_slice = PlacedValue<acc_t, 8>;
-        using dy_read10_slice = PlacedValue<acc_t, 9>;
-        using dy_read11_slice = PlacedValue<acc_t, 10>;
-        using dy_read12_slice = PlacedValue<acc_t, 11>;
-        using dy_read13_slice = PlacedValue<acc_t, 12>;
-        using dy_read14_slice = PlacedValue<acc_t, 13>;
-        using dy_read15_slice = PlacedValue<acc_t, 14>;
-        using dy_read16_slice = PlacedValue<acc_t, 15>;
+    // The terms of sums, and the values of their cells.
+    struct Terms : Body<Reads<>, Writes<>, PlacedValue<acc_t, 0, 2, 4, 5, 3>> {
+        using dy_read_slice = PlacedValue<acc_t, 0, 2, 4, 5, 3>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, dy_read_slice(), args.dy_, args.dy_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {
-                const i64 top_ = i64(args.top_);
-                const i64 left_ = i64(args.left_);
-                const auto h_index = lane.index(Args::h_index);
-                const auto w_index = lane.index(Args::w_index);
-                place[0] = math::add(h_index, top_);
-                place[1] = math::add(w_index, left_);
-            });
-            packs.place(read, dy_read2_slice(), args.dy_, args.dy_axes,
-                        acc_t(0.0), [&](auto& place, const auto& lane) {
-                const i64 top_ = i64(args.top_);
-                const i64 left_ = i64(args.left_);
-                const auto h_index = lane.index(Args::h_index);
-                const auto w_index = lane.index(Args::w_index);
-                place[0] = math::add(h_index, top_);
-                place[1] = math::add(math::subtract(0ll, w_index), left_);
-            });
-            packs.place(read, dy_read3_slice(), args.dy_, args.dy_axes,
-                        acc_t(0.0), [&](auto& place, const auto& lane) {
-                const i64 w_size = args.w_size;
-                const i64 top_ = i64(args.top_);
-                const i64 left_ = i64(args.left_);
-                const auto h_index = lane.index(Args::h_index);
-                const auto w_index = lane.index(Args::w_index);
-                place[0] = math::add(h_index, top_);
-                place[1] = math::add(math::add(math::subtract(w_size, 1ll), math::subtract(math::subtract(w_size,
-                    1ll), w_index)), left_);
-            });
-            packs.place(read, dy_read4_slice(), args.dy_, args.dy_axes,
-                        acc_t(0.0), [&](auto& place, const auto& lane) {
-                const i64 w_size = args.w_size;
-                const i64 top_ = i64(args.top_);
-                const i64 left_ = i64(args.left_);
-                const auto h_index = lane.index(Args::h_index);
-                const auto w_index = lane.index(Args::w_index);
-                place[0] = math::add(h_index, top_);
-                place[1] = math::add(math::subtract(0ll, math::add(math::subtract(w_size, 1ll),
-                    math::subtract(math::subtract(w_size, 1ll), w_index))), left_);
-            });
-            packs.place(read, dy_read5_slice(), args.dy_, args.dy_axes,
-                        acc_t(0.0), [&](auto& place, const auto& lane) {
-                const i64 top_ = i64(args.top_);
-                const i64 left_ = i64(args.left_);
-                const auto h_index = lane.index(Args::h_index);
-                const auto w_index = lane.index(Args::w_index);
-                place[0] = math::add(math::subtract(0ll, h_index), top_);
-                place[1] = math::add(w_index, left_);
-            });
-            packs.place(read, dy_read6_slice(), args.dy_, args.dy_axes,
-                        acc_t(0.0), [&](auto& place, const auto& lane) {
-                const i64 top_ = i64(args.top_);
-                const i64 left_ = i64(args.left_);
-                const auto h_index = lane.index(Args::h_index);
-                const auto w_index = lane.index(Args::w_index);
-                place[0] = math::add(math::subtract(0ll, h_index), top_);
-                place[1] = math::add(math::subtract(0ll, w_index), left_);
-            });
-            packs.place(read, dy_read7_slice(), args.dy_, args.dy_axes,
-                        acc_t(0.0), [&](auto& place, const auto& lane) {
-                const i64 w_size = args.w_size;
-                const i64 top_ = i64(args.top_);
-                const i64 left_ = i64(args.left_);
-                const auto h_index = lane.index(Args::h_index);
-                const auto w_index = lane.index(Args::w_index);
-                place[0] = math::add(math::subtract(0ll, h_index), top_);
-                place[1] = math::add(math::add(math::subtract(w_size, 1ll), math::subtract(math::subtract(w_size,
-                    1ll), w_index)), left_);
-            });
-            packs.place(read, dy_read8_slice(), args.dy_, args.dy_axes,
-                        acc_t(0.0), [&](auto& place, const auto& lane) {
-                const i64 w_size = args.w_size;
-                const i64 top_ = i64(args.top_);
-                const i64 left_ = i64(args.left_);
-                const auto h_index = lane.index(Args::h_index);
-                const auto w_index = lane.index(Args::w_index);
-                place[0] = math::add(math::subtract(0ll, h_index), top_);
-                place[1] = math::add(math::subtract(0ll, math::add(math::subtract(w_size, 1ll),
-                    math::subtract(math::subtract(w_size, 1ll), w_index))), left_);
-            });
-            packs.place(read, dy_read9_slice(), args.dy_, args.dy_axes,
-                        acc_t(0.0), [&](auto& place, const auto& lane) {
-                const i64 h_size = args.h_size;
-                const i64 top_ = i64(args.top_);
-                const i64 left_ = i64(args.left_);
-                const auto h_index = lane.index(Args::h_index);
-                const auto w_index = lane.index(Args::w_index);
-                place[0] = math::add(math::add(math::subtract(h_size, 1ll), math::subtract(math::subtract(h_size,
-                    1ll), h_index)), top_);
-                place[1] = math::add(w_index, left_);
-            });
-            packs.place(read, dy_read10_slice(), args.dy_, args.dy_axes,
-                        acc_t(0.0), [&](auto& place, const auto& lane) {
-                const i64 h_size = args.h_size;
-                const i64 top_ = i64(args.top_);
-                const i64 left_ = i64(args.left_);
-                const auto h_index = lane.index(Args::h_index);
-                const auto w_index = lane.index(Args::w_index);
-                place[0] = math::add(math::add(math::subtract(h_size, 1ll), math::subtract(math::subtract(h_size,
-                    1ll), h_index)), top_);
-                place[1] = math::add(math::subtract(0ll, w_index), left_);
-            });
-            packs.place(read, dy_read11_slice(), args.dy_, args.dy_axes,
-                        acc_t(0.0), [&](auto& place, const auto& lane) {
                 const i64 h_size = args.h_size;
                 const i64 w_size = args.w_size;
                 const i64 top_ = i64(args.top_);
                 const i64 left_ = i64(args.left_);
                 const auto h_index = lane.index(Args::h_index);
                 const auto w_index = lane.index(Args::w_index);
-                place[0] = math::add(math::add(math::subtract(h_size, 1ll), math::subtract(math::subtract(h_size,
-                    1ll), h_index)), top_);
-                place[1] = math::add(math::add(math::subtract(w_size, 1ll), math::subtract(math::subtract(w_size,
-                    1ll), w_index)), left_);
-            });
-            packs.place(read, dy_read12_slice(), args.dy_, args.dy_axes,
-                        acc_t(0.0), [&](auto& place, const auto& lane) {
-                const i64 h_size = args.h_size;
-                const i64 w_size = args.w_size;
-                const i64 top_ = i64(args.top_);
-                const i64 left_ = i64(args.left_);
-                const auto h_index = lane.index(Args::h_index);
-                const auto w_index = lane.index(Args::w_index);
-                place[0] = math::add(math::add(math::subtract(h_size, 1ll), math::subtract(math::subtract(h_size,
-                    1ll), h_index)), top_);
-                place[1] = math::add(math::subtract(0ll, math::add(math::subtract(w_size, 1ll),
-                    math::subtract(math::subtract(w_size, 1ll), w_index))), left_);
-            });
-            packs.place(read, dy_read13_slice(), args.dy_, args.dy_axes,
-                        acc_t(0.0), [&](auto& place, const auto& lane) {
-                const i64 h_size = args.h_size;
-                const i64 top_ = i64(args.top_);
-                const i64 left_ = i64(args.left_);
-                const auto h_index = lane.index(Args::h_index);
-                const auto w_index = lane.index(Args::w_index);
-                place[0] = math::add(math::subtract(0ll, math::add(math::subtract(h_size, 1ll),
-                    math::subtract(math::subtract(h_size, 1ll), h_index))), top_);
-                place[1] = math::add(w_index, left_);
-            });
-            packs.place(read, dy_read14_slice(), args.dy_, args.dy_axes,
-                        acc_t(0.0), [&](auto& place, const auto& lane) {
-                const i64 h_size = args.h_size;
-                const i64 top_ = i64(args.top_);
-                const i64 left_ = i64(args.left_);
-                const auto h_index = lane.index(Args::h_index);
-                const auto w_index = lane.index(Args::w_index);
-                place[0] = math::add(math::subtract(0ll, math::add(math::subtract(h_size, 1ll),
-                    math::subtract(math::subtract(h_size, 1ll), h_index))), top_);
-                place[1] = math::add(math::subtract(0ll, w_index), left_);
-            });
-            packs.place(read, dy_read15_slice(), args.dy_, args.dy_axes,
-                        acc_t(0.0), [&](auto& place, const auto& lane) {
-                const i64 h_size = args.h_size;
-                const i64 w_size = args.w_size;
-                const i64 top_ = i64(args.top_);
-                const i64 left_ = i64(args.left_);
-                const auto h_index = lane.index(Args::h_index);
-                const auto w_index = lane.index(Args::w_index);
-                place[0] = math::add(math::subtract(0ll, math::add(math::subtract(h_size, 1ll),
-                    math::subtract(math::subtract(h_size, 1ll), h_index))), top_);
-                place[1] = math::add(math::add(math::subtract(w_size, 1ll), math::subtract(math::subtract(w_size,
-                    1ll), w_index)), left_);
-            });
-            packs.place(read, dy_read16_slice(), args.dy_, args.dy_axes,
-                        acc_t(0.0), [&](auto& place, const auto& lane) {
-                const i64 h_size = args.h_size;
-                const i64 w_size = args.w_size;
-                const i64 top_ = i64(args.top_);
-                const i64 left_ = i64(args.left_);
-                const auto h_index = lane.index(Args::h_index);
-                const auto w_index = lane.index(Args::w_index);
-                place[0] = math::add(math::subtract(0ll, math::add(math::subtract(h_size, 1ll),
-                    math::subtract(math::subtract(h_size, 1ll), h_index))), top_);
-                place[1] = math::add(math::subtract(0ll, math::add(math::subtract(w_size, 1ll),
-                    math::subtract(math::subtract(w_size, 1ll), w_index))), left_);
+                const auto u_index = lane.index(Args::u_index);
+                const auto v_index = lane.index(Args::v_index);
+                const i64 row_ = math::add(u_index == 0ll ? h_index : (u_index == 1ll
+                    ? math::subtract(0ll, h_index) : math::subtract(math::subtract(math::multiply(2ll, h_size), 2ll),
+                    h_index)), top_);
+                const i64 column_ = math::add(v_index == 0ll ? w_index : (v_index == 1ll
+                    ? math::subtract(0ll, w_index) : math::subtract(math::subtract(math::multiply(2ll, w_size), 2ll),
+                    w_index)), left_);
+                const i64 above_ = u_index == 0ll || h_index != math::multiply(math::subtract(h_size, 1ll),
+                    math::subtract(u_index, 1ll)) ? row_ : (-1ll);
+                const i64 beside_ = v_index == 0ll
+                    || w_index != math::multiply(math::subtract(w_size, 1ll), math::subtract(v_index, 1ll)) ? column_
+                    : (-1ll);
+                place[0] = above_;
+                place[1] = beside_;
             });
         }
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
-            const i64 h_size = args.h_size;
-            const i64 w_size = args.w_size;
-            lanes.each([&](const auto& lane) {
-                const auto h_index = lane.index(Args::h_index);
-                const auto w_index = lane.index(Args::w_index);
+            lanes.each([&](const auto& lane, Reduced<ValueOf>& term) {
                 const acc_t dy_read_ = lane.in(dy_read_slice());
-                const acc_t dy_read2_ = lane.in(dy_read2_slice());
-                const acc_t dy_read3_ = lane.in(dy_read3_slice());
-                const acc_t dy_read4_ = lane.in(dy_read4_slice());
-                const acc_t dy_read5_ = lane.in(dy_read5_slice());
-                const acc_t dy_read6_ = lane.in(dy_read6_slice());
-                const acc_t dy_read7_ = lane.in(dy_read7_slice());
-                const acc_t dy_read8_ = lane.in(dy_read8_slice());
-                const acc_t dy_read9_ = lane.in(dy_read9_slice());
-                const acc_t dy_read10_ = lane.in(dy_read10_slice());
-                const acc_t dy_read11_ = lane.in(dy_read11_slice());
-                const acc_t dy_read12_ = lane.in(dy_read12_slice());
-                const acc_t dy_read13_ = lane.in(dy_read13_slice());
-                const acc_t dy_read14_ = lane.in(dy_read14_slice());
-                const acc_t dy_read15_ = lane.in(dy_read15_slice());
-                const acc_t dy_read16_ = lane.in(dy_read16_slice());
-                lane.store(args.dx_, T(dy_read_ + (0ll < w_index ? dy_read2_
-                    : acc_t(0.0)) + (0ll < math::subtract(math::subtract(w_size, 1ll), w_index) ? dy_read3_
-                    : acc_t(0.0)) + (0ll < math::add(math::subtract(w_size, 1ll), math::subtract(math::subtract(w_size,
-                    1ll), w_index)) && 0ll < math::subtract(math::subtract(w_size, 1ll), w_index) ? dy_read4_
-                    : acc_t(0.0)) + (0ll < h_index ? dy_read5_ : acc_t(0.0)) + (0ll < h_index && 0ll < w_index
-                    ? dy_read6_ : acc_t(0.0)) + (0ll < h_index
-                    && 0ll < math::subtract(math::subtract(w_size, 1ll), w_index) ? dy_read7_
-                    : acc_t(0.0)) + (0ll < h_index && 0ll < math::add(math::subtract(w_size, 1ll),
-                    math::subtract(math::subtract(w_size, 1ll), w_index))
-                    && 0ll < math::subtract(math::subtract(w_size, 1ll), w_index) ? dy_read8_
-                    : acc_t(0.0)) + (0ll < math::subtract(math::subtract(h_size, 1ll), h_index) ? dy_read9_
-                    : acc_t(0.0)) + (0ll < math::subtract(math::subtract(h_size, 1ll), h_index) && 0ll < w_index
-                    ? dy_read10_ : acc_t(0.0)) + (0ll < math::subtract(math::subtract(h_size, 1ll), h_index)
-                    && 0ll < math::subtract(math::subtract(w_size, 1ll), w_index) ? dy_read11_
-                    : acc_t(0.0)) + (0ll < math::subtract(math::subtract(h_size, 1ll), h_index)
-                    && 0ll < math::add(math::subtract(w_size, 1ll), math::subtract(math::subtract(w_size, 1ll),
-                    w_index)) && 0ll < math::subtract(math::subtract(w_size, 1ll), w_index) ? dy_read12_
-                    : acc_t(0.0)) + (0ll < math::add(math::subtract(h_size, 1ll), math::subtract(math::subtract(h_size,
-                    1ll), h_index)) && 0ll < math::subtract(math::subtract(h_size, 1ll), h_index) ? dy_read13_
-                    : acc_t(0.0)) + (0ll < math::add(math::subtract(h_size, 1ll), math::subtract(math::subtract(h_size,
-                    1ll), h_index)) && 0ll < math::subtract(math::subtract(h_size, 1ll), h_index) && 0ll < w_index
-                    ? dy_read14_ : acc_t(0.0)) + (0ll < math::add(math::subtract(h_size, 1ll),
-                    math::subtract(math::subtract(h_size, 1ll), h_index))
-                    && 0ll < math::subtract(math::subtract(h_size, 1ll), h_index)
-                    && 0ll < math::subtract(math::subtract(w_size, 1ll), w_index) ? dy_read15_
-                    : acc_t(0.0)) + (0ll < math::add(math::subtract(h_size, 1ll), math::subtract(math::subtract(h_size,
-                    1ll), h_index)) && 0ll < math::subtract(math::subtract(h_size, 1ll), h_index)
-                    && 0ll < math::add(math::subtract(w_size, 1ll), math::subtract(math::subtract(w_size, 1ll),
-                    w_index)) && 0ll < math::subtract(math::subtract(w_size, 1ll), w_index) ? dy_read16_
-                    : acc_t(0.0))));
+                term.dx_ = dy_read_;
+            });
+        }
+    };
+
+    // The outputs of sums.
+    struct Epilogue : Body<Reads<>, Writes<&Args::dx_>> {
+        template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
+            lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
+                const acc_t dx_ = reduced.dx_;
+                lane.store(args.dx_, T(dx_));
             });
         }
     };
@@ -276,9 +74,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 21 2 21 2 0 3*2 0 3 0 6 2 1 templates/map_bodies.jinja:40 1 0*4 2 0*15 3 2 1
-// @lines -43 0 9 0 39 0 2 -8 1 -43 0 9 0 39 0 2 -8 1 -46 3 0 9 0 39 0*2 2 -8 1 -46 3 0 9 0 39 0*2 2 -8 1 -43 0 9 0 39 0
-// @lines 2 -8 1 -43 0 9 0 39 0 2 -8 1 -46 3 0 9 0 39 0*2 2 -8 1 -46 3 0 9 0 39 0*2 2 -8 1 -46 3 0 9 0 39 0*2 2 -8 1 -46
-// @lines 3 0 9 0 39 0*2 2 -8 1 -46 0 3 0 9 0 39 0*3 2 -8 1 -46 0 3 0 9 0 39 0*3 2 -8 1 -46 3 0 9 0 39 0*2 2 -8 1 -46 3
-// @lines 0 9 0 39 0*2 2 -8 1 -46 0 3 0 9 0 39 0*3 2 -8 1 -46 0 3 0 9 0 39 0*3 2*3 -57 0 66 -54 0 7 0*15 10 0*29 59 1*2
-// @lines templates/map.cu.jinja:77 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 21 2 10 2*4 1 2*2 0 3*2 0 3 0 3*2 2 1 templates/map_bodies.jinja:40 1 2 3 2 1
+// @lines -46 0 3 0 9 0*3 12 0*10 27 0 2*3 9 -47 13 56 1*3 -54 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:77 1 5 1

@@ -14,8 +14,10 @@ class ReflectPad2dBackwardDescriptor(rt.MapDescriptor):
     height: int = rt.field("rows of x")
     width: int = rt.field("columns of x")
     _elements = ("f32", "f16", "bf16", "f64")
-    _dims = rt.table(b="batch", i="height + top + bottom", j="width + left + right", h="height", w="width")
-    _space = (("b",), ("h",), ("w",))
+    _dims = rt.table(
+        b="batch", i="height + top + bottom", j="width + left + right", h="height", w="width", u="3", v="3",
+    )
+    _space = (("u",), ("v",), ("b",), ("h",), ("w",))
     _requires = (
         "min(batch, height, width) >= 0",
         "min(top, bottom, left, right) >= 0 and max(top, bottom) < height and (max(left, right) < width)",
@@ -25,26 +27,7 @@ class ReflectPad2dBackwardDescriptor(rt.MapDescriptor):
 class ReflectPad2dBackwardPlan(rt.MapPlan[ReflectPad2dBackwardDescriptor]):
     """Gradient of reflect_pad2d with respect to x.
 
-        dx = dy[b, h + top, w + left] + where(0 < index(w), dy[b, h + top, -w + left], 0.0) + where(0 < size(w) - 1 -
-            index(w), dy[b, h + top, size(w) - 1 + (size(w) - 1 - w) + left], 0.0) + where(0 < size(w) - 1 + (size(w) -
-            1 - index(w)) and 0 < size(w) - 1 - index(w), dy[b, h + top, -(size(w) - 1 + (size(w) - 1 - w)) + left],
-            0.0) + where(0 < index(h), dy[b, -h + top, w + left], 0.0) + where(0 < index(h) and 0 < index(w), dy[b, -h +
-            top, -w + left], 0.0) + where(0 < index(h) and 0 < size(w) - 1 - index(w), dy[b, -h + top, size(w) - 1 +
-            (size(w) - 1 - w) + left], 0.0) + where((0 < index(h) and 0 < size(w) - 1 + (size(w) - 1 - index(w))) and 0
-            < size(w) - 1 - index(w), dy[b, -h + top, -(size(w) - 1 + (size(w) - 1 - w)) + left], 0.0) + where(0 <
-            size(h) - 1 - index(h), dy[b, size(h) - 1 + (size(h) - 1 - h) + top, w + left], 0.0) + where(0 < size(h) - 1
-            - index(h) and 0 < index(w), dy[b, size(h) - 1 + (size(h) - 1 - h) + top, -w + left], 0.0) + where(0 <
-            size(h) - 1 - index(h) and 0 < size(w) - 1 - index(w), dy[b, size(h) - 1 + (size(h) - 1 - h) + top, size(w)
-            - 1 + (size(w) - 1 - w) + left], 0.0) + where((0 < size(h) - 1 - index(h) and 0 < size(w) - 1 + (size(w) - 1
-            - index(w))) and 0 < size(w) - 1 - index(w), dy[b, size(h) - 1 + (size(h) - 1 - h) + top, -(size(w) - 1 +
-            (size(w) - 1 - w)) + left], 0.0) + where(0 < size(h) - 1 + (size(h) - 1 - index(h)) and 0 < size(h) - 1 -
-            index(h), dy[b, -(size(h) - 1 + (size(h) - 1 - h)) + top, w + left], 0.0) + where((0 < size(h) - 1 +
-            (size(h) - 1 - index(h)) and 0 < size(h) - 1 - index(h)) and 0 < index(w), dy[b, -(size(h) - 1 + (size(h) -
-            1 - h)) + top, -w + left], 0.0) + where((0 < size(h) - 1 + (size(h) - 1 - index(h)) and 0 < size(h) - 1 -
-            index(h)) and 0 < size(w) - 1 - index(w), dy[b, -(size(h) - 1 + (size(h) - 1 - h)) + top, size(w) - 1 +
-            (size(w) - 1 - w) + left], 0.0) + where(((0 < size(h) - 1 + (size(h) - 1 - index(h)) and 0 < size(h) - 1 -
-            index(h)) and 0 < size(w) - 1 + (size(w) - 1 - index(w))) and 0 < size(w) - 1 - index(w), dy[b, -(size(h) -
-            1 + (size(h) - 1 - h)) + top, -(size(w) - 1 + (size(w) - 1 - w)) + left], 0.0)
+        dx[b, h, w] = sum of dy over the element and its reflections
 
     Source: the definition of torch.nn.functional.pad, mode="reflect".
     """
@@ -54,15 +37,17 @@ class ReflectPad2dBackwardPlan(rt.MapPlan[ReflectPad2dBackwardDescriptor]):
         rt.Argument("dy", "in", "array", doc="gradient of the loss with respect to y"),
         rt.Argument("dx", "out", "array", doc="gradient with respect to x"),
     )
-    RUNGS = ("deterministic", "bit_stable_on_same_hardware", "batch_invariant", "bit_stable_across_arch")
+    RUNGS = ("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch")
     EXTENTS = (rt.Extent("batch", "dy", axis=0),)
     GRADIENT = rt.Gradient("reflect_pad2d", rt.table(dy="y"), rt.table(dx="x"))
-    AXES = rt.table(dy=(("b",), ("i",), ("j",)))
+    AXES = rt.table(dy=(("b",), ("i",), ("j",)), dx=(("b",), ("h",), ("w",)))
+    SUMMED = ("u", "v")
     PLACED = rt.table(dy=("i", "j"))
-    INDICES = ("h", "w")
-    CELL_INDICES = ("h", "w")
+    INDICES = ("h", "w", "u", "v")
     SIZES = ("h", "w")
     SCALARS = ("top", "left")
+    SUMS = ("",)
+    SUM_OUTPUTS = ("dx",)
 
     def run(self, *, dy: rt.Array, dx: rt.Array, workspace: rt.Workspace = None, stream: rt.Stream = None) -> None:
         return self._run((dy, dx), workspace, stream)
@@ -70,4 +55,6 @@ class ReflectPad2dBackwardPlan(rt.MapPlan[ReflectPad2dBackwardDescriptor]):
     run_unchecked, bind, can_implement = rt.entry_points(run)
 
 
-rt.REGISTRY.register(rt.map_kernels(ReflectPad2dBackwardPlan))
+rt.REGISTRY.register(rt.map_kernels(
+    ReflectPad2dBackwardPlan, schedules=("t256.packs2.blocks1056", "t256.packs2.blocks1"),
+))

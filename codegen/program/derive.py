@@ -67,9 +67,9 @@ _READ = {op: tuple(parse_expression(t, Scope((), _NAMES)) if t else None for t i
 _NAMED = frozenset(op for op, texts in RULES.items() if any("r" in reads(r) for r in _READ[op] if r and texts))
 _NO_READER = (
     "{read!r} has no gradient of its own: more than one cell may read an element by {place!r}; read one place only, "
-    "by an array of ints that does not vary along {dim}: an input, or an output that `gradient: {{saved: [...]}}` names; "
-    "or write it out in a program under `backward`, as a sum of "
-    "where(index({dim}) == {place}, ..., 0.0) over the cells; or leave the input out of gradient: wrt"
+    "by an array of ints that does not vary along {dim}: an input, or an output that `gradient: {{saved: [...]}}` "
+    "names; or write it out in a program under `backward`, as a sum of where(index({dim}) == {place}, ..., 0.0) over "
+    "the cells; or leave the input out of gradient: wrt"
 )
 _NOT_HERE = (
     "the gradient of {read!r} needs {value!r} of other cells; make that an output and name it under `backward`, in "

@@ -213,10 +213,12 @@ def test_neither_quotients_nor_absolute_values_overflow_on_the_way() -> None:
 @pytest.mark.parametrize(
     ("program", "x", "expected"),
     [
-        ("y = tanh(x)", 200 - 0.3j, complex(1, -0.0)), ("y = tanh(x)", -200 - 0.3j, complex(-1, -0.0)), ("y = tanh(x)", -0.0 + 0j, -0.0 + 0j),
+        ("y = tanh(x)", 200 - 0.3j, complex(1, -0.0)), ("y = tanh(x)", -200 - 0.3j, complex(-1, -0.0)),
+        ("y = tanh(x)", -0.0 + 0j, -0.0 + 0j),
         ("y = tanh(x)", complex(np.inf, np.inf), 1 + 0j), ("y = tanh(x)", complex(-np.inf, np.nan), -1 + 0j),
         ("y = tanh(x)", complex(-0.0, 1.5), complex(-0.0, np.tan(1.5))), ("y = tan(x)", 1 + 200j, 0 + 1j),
-        ("y = tan(x)", complex(np.nan, -np.inf), complex(0, -1)), ("y = tan(x)", complex(-0.0, -0.0), complex(-0.0, -0.0)),
+        ("y = tan(x)", complex(np.nan, -np.inf), complex(0, -1)),
+        ("y = tan(x)", complex(-0.0, -0.0), complex(-0.0, -0.0)),
         ("y = pow(x, 0.0)", 0j, 1 + 0j), ("y = pow(x, 2.5)", 0j, 0j), ("y = pow(x, 0.5)", complex(-4, -0.0), -2j),
         ("y = log2(x)", complex(0, 0), complex(-np.inf, 0)), ("y = log2(x)", complex(-8, -0.0), 3 - 4.532360141827194j),
     ],

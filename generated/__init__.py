@@ -95,6 +95,8 @@ _CLASSES = {
     "optimizer.sgd": "SGDDescriptor SGDPlan",
     "pooling.avg_pool2d": "AvgPool2dDescriptor AvgPool2dPlan",
     "pooling.avg_pool2d_backward": "AvgPool2dBackwardDescriptor AvgPool2dBackwardPlan",
+    "pooling.max_pool2d": "MaxPool2dDescriptor MaxPool2dPlan",
+    "pooling.max_pool2d_backward": "MaxPool2dBackwardDescriptor MaxPool2dBackwardPlan",
     "quantization.fp8_quantize": "Fp8QuantizeDescriptor Fp8QuantizePlan",
     "quantization.int8_quantize": "Int8QuantizeDescriptor Int8QuantizePlan",
     "quantization.quantized_linear": "QuantizedLinearDescriptor QuantizedLinearPlan",
@@ -124,6 +126,8 @@ _CLASSES = {
     "shape_layout.embedding_backward": "EmbeddingBackwardDescriptor EmbeddingBackwardPlan",
     "shape_layout.pad2d": "Pad2dDescriptor Pad2dPlan",
     "shape_layout.pad2d_backward": "Pad2dBackwardDescriptor Pad2dBackwardPlan",
+    "shape_layout.reflect_pad2d": "ReflectPad2dDescriptor ReflectPad2dPlan",
+    "shape_layout.reflect_pad2d_backward": "ReflectPad2dBackwardDescriptor ReflectPad2dBackwardPlan",
     "shape_layout.repeat": "RepeatDescriptor RepeatPlan",
     "shape_layout.repeat_backward": "RepeatBackwardDescriptor RepeatBackwardPlan",
     "softmax.log_softmax": "LogSoftmaxDescriptor LogSoftmaxPlan",
@@ -221,6 +225,8 @@ if TYPE_CHECKING:
     from .optimizer.sgd import *
     from .pooling.avg_pool2d import *
     from .pooling.avg_pool2d_backward import *
+    from .pooling.max_pool2d import *
+    from .pooling.max_pool2d_backward import *
     from .quantization.fp8_quantize import *
     from .quantization.int8_quantize import *
     from .quantization.quantized_linear import *
@@ -250,6 +256,8 @@ if TYPE_CHECKING:
     from .shape_layout.embedding_backward import *
     from .shape_layout.pad2d import *
     from .shape_layout.pad2d_backward import *
+    from .shape_layout.reflect_pad2d import *
+    from .shape_layout.reflect_pad2d_backward import *
     from .shape_layout.repeat import *
     from .shape_layout.repeat_backward import *
     from .softmax.log_softmax import *

@@ -360,6 +360,17 @@ def masked_mm_backward(dy: rt.Array, x: rt.Array, w: rt.Array, counts: rt.Array,
                        dw: rt.Array = None, stream: rt.Stream = None) -> _masked_mm_backward:
     """Gradients of masked_mm with respect to x and w. See `MaskedMmBackwardPlan.run`, `MaskedMmBackwardDescriptor`."""
 
+_max_pool2d = NamedTuple("_max_pool2d", [("y", Any), ("indices", Any)])
+def max_pool2d(x: rt.Array, *, kernel: int, stride: int | None = None, pad: int = 0, dilation: int = 1,
+               y: rt.Array = None, indices: rt.Array = None, stream: rt.Stream = None) -> _max_pool2d:
+    """Largest element of each window of an image, and where it is; nothing around the image counts. See
+    `MaxPool2dPlan.run`, `MaxPool2dDescriptor`."""
+
+def max_pool2d_backward(dy: rt.Array, indices: rt.Array, *, kernel: int, stride: int | None = None, pad: int = 0,
+                        dilation: int = 1, height: int, width: int, dx: rt.Array = None,
+                        stream: rt.Stream = None) -> Any:
+    """Gradient of max_pool2d with respect to x. See `MaxPool2dBackwardPlan.run`, `MaxPool2dBackwardDescriptor`."""
+
 def moe_combine(rows: rt.Array, places: rt.Array, weights: rt.Array, *, y: rt.Array = None,
                 stream: rt.Stream = None) -> Any:
     """The results of each row's experts, weighted and added in the order of its experts. See `MoeCombinePlan.run`,
@@ -482,6 +493,16 @@ def reduced_loss_backward(dy: rt.Array, x: rt.Array, target: rt.Array, *, kind: 
                           stream: rt.Stream = None) -> _reduced_loss_backward:
     """Gradients of reduced_loss with respect to x and target. See `ReducedLossBackwardPlan.run`,
     `ReducedLossBackwardDescriptor`."""
+
+def reflect_pad2d(x: rt.Array, *, top: int, bottom: int, left: int, right: int, y: rt.Array = None,
+                  stream: rt.Stream = None) -> Any:
+    """Elements around the last two axes of an array, as its edges reflect them. See `ReflectPad2dPlan.run`,
+    `ReflectPad2dDescriptor`."""
+
+def reflect_pad2d_backward(dy: rt.Array, *, top: int, bottom: int, left: int, right: int, height: int, width: int,
+                           dx: rt.Array = None, stream: rt.Stream = None) -> Any:
+    """Gradient of reflect_pad2d with respect to x. See `ReflectPad2dBackwardPlan.run`,
+    `ReflectPad2dBackwardDescriptor`."""
 
 def relation(a: rt.Array, b: rt.Array, *, kind: str, y: rt.Array = None, stream: rt.Stream = None) -> Any:
     """A comparison of two elements. See `RelationPlan.run`, `RelationDescriptor`."""

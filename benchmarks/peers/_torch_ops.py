@@ -291,6 +291,16 @@ def _linear_cross_entropy(fields: Fields, t: Tensors) -> dict[str, Any]:
     return {"loss": loss, "lse": lse}
 
 
+def _max_pool2d(fields: Fields, t: Tensors) -> dict[str, Any]:
+    sizes = fields["kernel"], fields.get("stride", fields["kernel"]), fields.get("pad", 0), fields.get("dilation", 1)
+    y, indices = F.max_pool2d(t["x"], *sizes, return_indices=True)
+    return {"y": y, "indices": indices}
+
+
+def _reflect_pad2d(fields: Fields, t: Tensors) -> dict[str, Any]:
+    return {"y": F.pad(t["x"], [fields[side] for side in ("left", "right", "top", "bottom")], mode="reflect")}
+
+
 def _int4_linear(fields: Fields, t: Tensors) -> dict[str, Any]:
     """With all weights in memory."""
     depth, each = fields["in_features"], fields.get("group_size", 128)
@@ -334,6 +344,8 @@ FORWARD: dict[str, Function] = {
     "quantized_linear": _quantized_linear,
     "linear_cross_entropy": _linear_cross_entropy,
     "int4_linear": _int4_linear,
+    "max_pool2d": _max_pool2d,
+    "reflect_pad2d": _reflect_pad2d,
     "reduce_rows": _reduce_rows,
     "embedding": _embedding,
     "segment_sum": _segment_sum,

@@ -58,6 +58,11 @@ def _pad(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
     return {"y": torch.nn.functional.pad(tensors["x"], widths, value=fields["value"])}
 
 
+def _pad_reflected(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    widths = [fields[name] for name in ("left", "right", "top", "bottom")]
+    return {"y": torch.nn.functional.pad(tensors["x"], widths, mode="reflect")}
+
+
 def _concat(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
     return {"y": torch.cat((tensors["a"], tensors["b"]), 1)}
 
@@ -105,6 +110,12 @@ def _avg_pool2d(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
     return {"y": windows.mean((-2, -1))}
 
 
+def _max_pool2d(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    sizes = [fields[name] for name in ("kernel", "stride", "pad", "dilation")]
+    y, indices = torch.nn.functional.max_pool2d(tensors["x"], *sizes, return_indices=True)
+    return {"y": y, "indices": indices}
+
+
 FORWARD: dict[str, Values] = {
     "adamw": adamw,
     "adamw_master": adamw_master,
@@ -119,6 +130,7 @@ FORWARD: dict[str, Values] = {
     "dropout": torch_random.dropout,
     "random_values": torch_random.random_values,
     "pad2d": _pad,
+    "reflect_pad2d": _pad_reflected,
     "concatenate": _concat,
     "dense_gemm": lambda torch, fields, tensors: {"y": tensors["a"] @ tensors["b"]},
     "baddbmm": baddbmm,
@@ -136,6 +148,7 @@ FORWARD: dict[str, Values] = {
     "segment_fold": _segment_fold,
     "rope": rope,
     "avg_pool2d": _avg_pool2d,
+    "max_pool2d": _max_pool2d,
     "cross_entropy": cross_entropy,
     "rms_norm": rms_norm,
     "layer_norm": layer_norm,

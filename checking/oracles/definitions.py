@@ -316,11 +316,35 @@ def _complex(fields: Fields, arrays: Arrays) -> dict[str, Any]:
     return {"y": y}
 
 
+def _pad_reflected(fields: Fields, arrays: Arrays) -> dict[str, Any]:
+    widths = (0, 0), (fields["top"], fields["bottom"]), (fields["left"], fields["right"])
+    return {"y": np.pad(arrays["x"], widths, mode="reflect") if arrays["x"].size else np.pad(arrays["x"], widths)}
+
+
 def _windows(fields: Fields, arrays: Arrays) -> dict[str, Any]:
     kernel, stride, pad = fields["kernel"], fields["stride"], fields["pad"]
     padded = np.pad(arrays["x"], ((0, 0), (0, 0), (pad, pad), (pad, pad)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (kernel, kernel), axis=(2, 3))
     return {"y": windows[:, :, ::stride, ::stride].mean((-2, -1))}
+
+
+def _max_windows(fields: Fields, arrays: Arrays) -> dict[str, Any]:
+    """By masked windows, element by element."""
+    stride, pad, dilation = (fields[name] for name in ("stride", "pad", "dilation"))
+    x, span = arrays["x"], dilation * (fields["kernel"] - 1) + 1
+    counted = [range(-pad, n + pad - span + 1, stride) for n in x.shape[2:]]
+    y = np.empty((*x.shape[:2], *map(len, counted)), x.dtype)
+    indices = np.empty(y.shape, np.int64)
+    places = np.arange(x.shape[2] * x.shape[3]).reshape(x.shape[2:])
+    for i, j in np.ndindex(y.shape[2:]):
+        first = counted[0][i], counted[1][j]
+        rows, columns = (slice(a % dilation if a < 0 else a, a + span, dilation) for a in first)
+        taken = np.broadcast_to(places[rows, columns].reshape(-1), (*x.shape[:2], places[rows, columns].size))
+        window = x[:, :, rows, columns].reshape(taken.shape)
+        at = np.argmax(window, -1)[..., None]
+        y[..., i, j] = np.take_along_axis(window, at, -1)[..., 0]
+        indices[..., i, j] = np.take_along_axis(taken, at, -1)[..., 0]
+    return {"y": y, "indices": indices}
 
 
 def _logaddexp(fields: Fields, arrays: Arrays) -> dict[str, Any]:
@@ -369,8 +393,10 @@ _ADAPTERS: dict[str, Adapter] = {
     "numpy.linalg.norm": _norm,
     "numpy.logaddexp.reduce": _logaddexp,
     "numpy.logaddexp.reduce_products": _linear_logaddexp,
+    "numpy.max_windows": _max_windows,
     "numpy.mean": _mean,
     "numpy.pad": _pad,
+    "numpy.pad_reflected": _pad_reflected,
     "numpy.power": _powers,
     "numpy.rint": _int8,
     "numpy.sign": _sign,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from baracuda.codegen.program.bounds import Arithmetic, Bounded, bound
 from baracuda.codegen.program.evaluate import evaluate
 from baracuda.codegen.program.ops import NumPy, error_slope
 from baracuda.codegen.program.space import Space
+from baracuda.codegen.program.tree import Call, Const, Expr, Reduce, mapped, place_of
 from baracuda.codegen.spec.backward import derived_program
 from baracuda.codegen.spec.parts import ReadTensor
 from baracuda.codegen.spec.scope import scope_of
@@ -133,7 +135,7 @@ def _gradient(problem: ProgramProblem, arrays: Mapping[str, Any]) -> Flat:
     gradient = problem.spec.gradient
     assert gradient is not None
     forward, space, fixed = _forward(problem, arrays)
-    lines, xp = _reference_lines(forward), _differentiable()
+    lines, xp = _with_winners(_reference_lines(forward), gradient.saved), _differentiable()
     wrt = {source: grad for grad, source in gradient.wrt.items() if source in fixed and grad in problem.written}
 
     def loss(*inputs: Any) -> Any:
@@ -157,6 +159,22 @@ def _gradient(problem: ProgramProblem, arrays: Mapping[str, Any]) -> Flat:
             grads = autograd.grad(loss, tuple(range(len(wrt))))(*(fixed[name] for name in wrt))
         results |= dict(zip(wrt.values(), map(np.conj, grads), strict=True))  # of complex inputs, by torch's convention
     return results
+
+
+def _with_winners(lines: tuple[Line, ...], saved: Iterable[str]) -> tuple[Line, ...]:
+    """Lines whose extremes are the element at a place that is saved, which alone has their gradient."""
+    chosen: dict[Expr, Expr] = {}
+    for line in lines:
+        place = place_of(line.expr)
+        if line.name in saved and isinstance(line.expr, Reduce) and place is not None:
+            kind, arg, dims = line.expr.kind.removeprefix("arg"), line.expr.arg, line.expr.dims
+            only = Call("where", (Call("equal", (place, line.expr)), arg, Const(0.0)))
+            chosen |= {Reduce(kind, arg, order): Reduce("sum", only, dims) for order in permutations(dims)}
+
+    def written(expr: Expr) -> Expr:
+        return chosen[expr] if expr in chosen else mapped(expr, written)
+
+    return tuple(Line(line.name, written(line.expr), line.number) for line in lines)
 
 
 def _scalars(spec: ProgramSpec) -> dict[str, Any]:

@@ -74,6 +74,8 @@ def parsed(text: str, fields: Collection[str]) -> ast.Expression:
                 raise ConditionError("a literal must be finite")
             case ast.Constant(value=bool() | int() | float()):
                 pass
+            case ast.BinOp(op=ast.Pow()):
+                raise ConditionError(f"{_excerpt(node)} is not allowed here; multiply, or make the power a field")
             case ast.BinOp(op=op) | ast.UnaryOp(op=op) if not isinstance(op, _NODES):
                 raise ConditionError(f"{_excerpt(node)} is not allowed here")
             case ast.Constant() | ast.Call():

@@ -201,8 +201,10 @@ class _Bounds:
         moved = np.where(np.isnan(moved), np.inf, moved)  # 0 times a factor in any doubt
         along = tuple(dim for dim in dims if all(has_axis(of.value, dim, self.space) for of in (a, b)))
         count = self.space.count(along)
-        if holds is not None and any(has_axis(holds, dim, self.space) for dim in along):
-            count = int(np.max(np.sum(holds, axis=self.space.axes(along)), initial=0))
+        if chosen := tuple(dim for dim in dims if holds is not None and has_axis(holds, dim, self.space)):
+            most_chosen = int(np.max(np.sum(holds, axis=self.space.axes(chosen)), initial=0))
+            count = most_chosen * self.space.count(dim for dim in dims if dim not in chosen)
+            along = along if count <= self.space.count(along) else dims
         roundings = self.how.depth(along, count) + len(weights)
         lost = roundings * self.how.unit_roundoff * (sums(*most) + moved) + count * self.how.tiny
         return Bounded(sums(*values), moved + lost + len(weights) * tiny)

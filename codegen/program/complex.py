@@ -20,13 +20,6 @@ _IN_PARTS = ("neg", "stop_gradient")
 _REDUCED_IN_PARTS = ("sum", "mean")
 _INSTEAD = {
     "prod": "write exp(sum(log(x), dim))",
-    "pow": "write exp(y * log(x)), or x ** 3 with a whole exponent",
-    "tan": "write sin(x) / cos(x)",
-    "tanh": "write sinh(x) / cosh(x)",
-    "log2": "write log(x) / log(2.0)",
-    "log10": "write log(x) / log(10.0)",
-    "exp2": "write exp(x * log(2.0))",
-    "exp10": "write exp(x * log(10.0))",
     "where": "its condition is a bool, as x != 0",
 }
 _REAL = "take abs(x), real(x) or imag(x)"
@@ -118,7 +111,7 @@ class Complex:
                 condition = self.named(args[0])
                 return self._pair(*(Call("where", (condition, x, y)) for x, y in ((c, e), (d, f))))
         try:
-            results = self.written(f"complex_{op}", [a, b])
+            results = self.written(f"complex_{op}", [a, b, *(part for other in others for part in other)])
         except KeyError:
             text = _INSTEAD.get(op, _REAL)
             raise ProgramError(f"{_SYMBOLS.get(op, op)} takes real numbers, got a complex one; {text}") from None

@@ -6,21 +6,32 @@ the sum over it, so a derived program makes as few passes over a row as one writ
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 
 from .complex import PARTS
 from .derived_lines import Forward
-from .derived_places import NO_READER
+from .derived_places import NO_READER, Reader
 from .derived_sums import DerivedSums
 from .error import ProgramError
 from .invert import all_of, is_within, is_zero_outside
 from .kinds import kind_of
 from .slopes import READ
-from .source import to_source
+from .source import place_source, to_source
 from .terms import Term, has_all, merged, without
-from .tree import Call, Cast, Const, Expr, Line, Name, Query, Read, Reduce, reads, varies, walk
+from .tree import Call, Cast, Const, Expr, Line, Name, Query, Read, Reduce, place_of, reads, varies, walk
 
+_NO_WINNER = (
+    "the gradient of {read!r} needs to know which of its windows' extremes it is; save their places as an output, "
+    "`at = {place}` of an int dtype, and name it: `gradient: {{saved: [at]}}`"
+)
+_CLASH = (
+    "{read!r} has no gradient of its own: the cells that read vary along {dim}, too, which is an axis of {tensor!r} "
+    "that is read at computed places; give that axis a dim of its own"
+)
+_MANY = 16  # cells that read an element, of which each has a term
 _LARGE = 3  # nodes of a factor that gets a line of its own
 
 
@@ -39,6 +50,7 @@ class _Derivation(DerivedSums):
     adjoints: dict[Expr, list[Term]] = field(default_factory=dict)  # of names, and of the parts of complex ones
     pairs: dict[Expr, Term] = field(default_factory=dict)  # names of elements times or over a value of their row
     active: set[str] = field(default_factory=set)
+    ties: dict[str, Reduce] = field(default_factory=dict)  # how many extremes are equal, and the place of the first
 
     def lines(self) -> tuple[Line, ...]:
         self.dims, self.kinds = dict(self.forward.dims), dict(self.forward.kinds)
@@ -100,8 +112,8 @@ class _Derivation(DerivedSums):
             case Reduce(kind="prod", arg=arg, dims=dims):
                 others = self._other_factors(arg, dims, result)
                 self._push(arg, [t.times(Term(1.0, (others,))) for t in terms], arg)
-            case Reduce(arg=arg, dims=dims):
-                self._push(arg, self._of_extreme(terms, arg, dims, result), arg)
+            case Reduce(arg=arg):
+                self._push(arg, self._of_extreme(terms, expr, result), arg)
             case Call(op="where", args=(condition, *sides)):
                 for side, holds in zip(sides, (condition, Call("logical_not", (condition,))), strict=True):
                     self._push(side, [t.times(Term(1.0, when=(holds,))) for t in terms], side)
@@ -124,25 +136,61 @@ class _Derivation(DerivedSums):
             only = [Term(1.0, (self._sum(terms),))] if len(terms) > 1 else terms
             return self._fitted([t.times(Term(1.0, when=(*here, keys))) for t in only], self.dims[read.tensor])
         terms = self._fitted(terms, self._over(terms) - {*fixed})
-        places: dict[str, Expr] = {}
-        inside, whole = list[Expr](), list[Expr](here)
+        readers, asked, over = list[list[Reader]](), list[str](), self._over(terms)
         for dim in (dim for dim in read.computed if dim not in fixed):
-            cell, found = self._reader_of(read, dim, self._over(terms))
-            places[cell], conditions = found
-            inside += is_within(places[cell], cell)
-            whole += conditions
-        adjoint = self._in_cell(self._sum(terms), places, read)
-        if not is_zero_outside(adjoint, self._zero_at(places), self._finite):
-            whole = inside + whole
-        expr = Call("where", (all_of(whole), adjoint, Const(0.0))) if whole else adjoint
-        if clash := {*read.computed} & (varies(read, self.dims) | self._over(terms)) - {*places, *fixed}:
-            raise ProgramError(NO_READER.format(read=to_source(read), place=f"index({min(clash)})", dim=min(clash)))
-        return self._fitted([Term(1.0, (expr,))], self.dims[read.tensor])
+            found = self._readers_of(read, dim, over)
+            if len(found) * math.prod(map(len, readers)) in range(1, _MANY + 1):
+                readers.append(found)
+            elif self._rests_on_arrays(by_dim[dim]):
+                raise ProgramError(NO_READER.format(read=to_source(read), place=place_source(by_dim[dim]), dim=dim))
+            else:
+                asked.append(dim)
+        cells = {found[0][0] for found in readers}
+        if clash := {*read.computed} & (varies(read, self.dims) | over) - ({*cells, *fixed} - {*asked}):
+            raise ProgramError(_CLASH.format(read=to_source(read), tensor=read.tensor, dim=min(clash)))
+        terms = [self._of_reader(read, terms, some, here) for some in product(*readers)]
+        for dim in asked:
+            terms = self._asked(read, dim, terms)
+        return self._fitted(terms, self.dims[read.tensor])
 
-    def _of_extreme(self, terms: list[Term], arg: Expr, dims: tuple[str, ...], result: Expr) -> list[Term]:
-        """Equal extremes share the adjoint."""
+    def _of_reader(self, read: Read, terms: list[Term], readers: Iterable[Reader], here: tuple[Expr, ...]) -> Term:
+        """The adjoints of the cell that reads each element, the one of `readers` along each dim."""
+        places, whole = dict[str, Expr](), list[Expr](here)
+        for cell, (place, conditions) in readers:
+            places[cell] = place
+            whole += conditions
+        try:
+            adjoint = self._in_cell(self._sum(terms), places, read)
+        except ProgramError:
+            if extreme := next((self.ties[n] for n in self.ties if n in self._behind([self._sum(terms)])[0]), None):
+                raise ProgramError(_NO_WINNER.format(read=to_source(read), place=to_source(extreme))) from None
+            raise
+        if not is_zero_outside(adjoint, self._zero_at(places), self._finite):
+            whole = [condition for cell, place in places.items() for condition in is_within(place, cell)] + whole
+        return Term(1.0, (Call("where", (all_of(whole), adjoint, Const(0.0))) if whole else adjoint,))
+
+    def _asked(self, read: Read, dim: str, terms: list[Term]) -> list[Term]:
+        """The adjoints of the cells whose place along `dim` is an element's, each of which is asked for its own."""
+        by_dim = dict(zip(read.dims, read.places, strict=True))
+        place = by_dim.pop(dim)
+        mine = Term(1.0, when=(Call("equal", (place, Query("index", dim))),))
+        only = [Term(1.0, (self._sum(terms),))] if len(terms) > 1 else terms
+        shared = frozenset[str]().union(self.dims[read.tensor], *(varies(p, self.dims) for p in by_dim.values()))
+        kept = (self._over(only) | self.dims[read.tensor]) - (varies(place, self.dims) - shared)
+        return self._fitted([t.times(mine) for t in only], kept)
+
+    def _of_extreme(self, terms: list[Term], extreme: Reduce, result: Expr) -> list[Term]:
+        """Equal extremes share the adjoint, but where the place of one of them is saved."""
+        kind, arg, dims = f"arg{extreme.kind}", extreme.arg, extreme.dims
+        for line in self.values:
+            match line.expr:
+                case Reduce(kind=of_kind, arg=of, dims=over) if line.name in self.saved:
+                    if (of_kind, of, {*over}) == (kind, arg, {*dims}) and (place := place_of(line.expr)):
+                        return [t.times(Term(1.0, when=(Call("equal", (place, Name(line.name))),))) for t in terms]
         chosen = Call("equal", (arg, result))
         count = self._hoisted(Reduce("sum", Call("where", (chosen, Const(1.0), Const(0.0))), dims))
+        if isinstance(count, Name):
+            self.ties[count.id] = Reduce(kind, arg, dims)
         return [Term(1.0, (Call("where", (chosen, self._product(t), Const(0.0))),), (count,)) for t in terms]
 
     def _other_factors(self, arg: Expr, dims: tuple[str, ...], result: Expr) -> Expr:

@@ -7,19 +7,21 @@ from dataclasses import dataclass
 
 from .derived_lines import DerivedLines
 from .error import ProgramError
-from .invert import Inverse, indices_in, inverse
-from .source import place_source, to_source
-from .tree import Call, Cast, Const, Expr, Name, Query, Read, Reduce, reads, varies
+from .invert import Inverse, indices_in, inverses
+from .source import to_source
+from .tree import Call, Cast, Const, Expr, Name, Query, Read, Reduce, mapped, reads, varies
 
 NO_READER = (
     "{read!r} has no gradient of its own: more than one cell may read an element by {place!r}; read one place only, "
-    "by an array of ints that does not vary along {dim}; or write it out in a program under `backward`, as a sum of "
-    "where(index({dim}) == {place}, ..., 0.0) over the cells; or leave the input out of gradient: wrt"
+    "by an array of ints that does not vary along {dim}: an input, or an output that `gradient: {{saved: [...]}}` "
+    "names; or write it out in a program under `backward`, as a sum of where(index({dim}) == {place}, ..., 0.0) over "
+    "the cells; or leave the input out of gradient: wrt"
 )
 _NOT_HERE = (
-    "the gradient of {read!r} needs {value!r} of other cells; save that as an output and write the gradient out in a "
-    "program under `backward`"
+    "the gradient of {read!r} needs {value!r} of other cells; make that an output and name it under `backward`, in "
+    "`gradient: {{saved: [...]}}`"
 )
+Reader = tuple[str, Inverse]  # a dim of the cells that read an element, and where along it the cell is
 
 
 @dataclass(slots=True)
@@ -37,17 +39,34 @@ class DerivedPlaces(DerivedLines):
                 return dim
         return None
 
-    def _reader_of(self, read: Read, dim: str, first: frozenset[str]) -> tuple[str, Inverse]:
-        """The dim along which one cell alone reads each place along `dim`, and which; those in `first` come first."""
-        by_dim = dict(zip(read.dims, read.places, strict=True))
+    def _rests_on_arrays(self, place: Expr) -> bool:
+        return any(self.dims[name] for name in self._behind([place])[0] if name in self.forward.tensors)
+
+    def _written_out(self, place: Expr) -> Expr:
+        """A place without the names of lines that say where it is along dims, if no array does."""
+        if self._rests_on_arrays(place):
+            return place
+        lines = {line.name: line.expr for line in self.values if self.dims[line.name]}
+
+        def written(expr: Expr) -> Expr:
+            return written(lines[expr.id]) if isinstance(expr, Name) and expr.id in lines else mapped(expr, written)
+
+        return written(place)
+
+    def _readers_of(self, read: Read, dim: str, first: frozenset[str]) -> list[Reader]:
+        """A dim along which few cells read each place along `dim`, and which; of several dims, one in `first`, then one
+        of the values that are differentiated.
+        """
+        by_dim = {d: self._written_out(p) for d, p in zip(read.dims, read.places, strict=True)}
         place = by_dim.pop(dim)
         own = indices_in(place) - frozenset[str]().union(*map(indices_in, by_dim.values()))
-        for cell in sorted(own, key=lambda d: (d not in first, d)):
+        outer = frozenset[str]().union(*(self.dims[name] for name in self.cotangents))
+        for cell in sorted(own, key=lambda d: (d not in first, d not in outer, d)):
             sizes = self.forward.sizes.get(cell, frozenset()) | {Query("size", cell)}
-            found = inverse(place, cell, Query("index", dim), sizes)
+            found = inverses(place, cell, Query("index", dim), sizes)
             if found is not None and not any(cell in self.dims[name] for name in reads(place)):
-                return cell, found
-        raise ProgramError(NO_READER.format(read=to_source(read), place=place_source(place), dim=dim))
+                return [(cell, of) for of in found]
+        return []
 
     def _in_cell(self, expr: Expr, places: Mapping[str, Expr], read: Read) -> Expr:
         """`expr` in the cell whose index along each dim of `places` is the one there."""

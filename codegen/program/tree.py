@@ -147,6 +147,16 @@ def selected_terms(expr: Expr) -> tuple[Expr | None, Expr | None]:
     return None, None
 
 
+def place_of(expr: Expr) -> Expr | None:
+    """Of an argmax or argmin, the place of a cell along its dims, the last of them fastest."""
+    if not isinstance(expr, Reduce) or expr.kind not in ("argmax", "argmin"):
+        return None
+    place: Expr = Query("index", expr.dims[0])
+    for dim in expr.dims[1:]:
+        place = Call("add", (Call("mul", (place, Query("size", dim))), Query("index", dim)))
+    return place
+
+
 def factors_in(expr: Expr) -> tuple[Expr, ...]:
     """What is multiplied in an expression, in order: of `a * (b * c)` all three."""
     if isinstance(expr, Call) and expr.op == "mul":

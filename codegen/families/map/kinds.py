@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...program import Expr
+from ...program.tree import place_of
 from ...spec.scope import kinds_of
 from .passes import Pass, passes
-from .program import place_of
 from .spec import MapSpec
 
 Sorts = dict[str, str]

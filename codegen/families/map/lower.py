@@ -12,7 +12,7 @@ from ...conditions.parse import read_condition
 from ...lower.op import Scalar, Tensor, Value
 from ...lower.shared import first_arch, lower_tensor, scalar, shared_fields
 from ...program import Line, Name, Reduce, kind_of
-from ...program.tree import Call, Const, Expr, Query, Read, children, mapped, reads, walk
+from ...program.tree import Call, Const, Expr, Query, Read, children, mapped, place_of, reads, walk
 from ...spec.names import in_kernel
 from ...spec.scope import kinds_of
 from ...text import Name as Identifier
@@ -21,7 +21,7 @@ from .by_index import alone, lists_of
 from .kinds import KindGroup, computed, kind_groups
 from .op import Body, Entry, MapOp, PlacedRead, Store, Sum, joined
 from .passes import Pass
-from .program import Parts, copies_of, groups_of, place_of, queries_of, split
+from .program import Parts, copies_of, groups_of, queries_of, split
 from .spec import MapSpec
 from .uniform import Uniforms
 

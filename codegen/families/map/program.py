@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import count
 
 from ...program import Const, Expr, Line, Name, ProgramError, Reduce, Scope, parse
-from ...program.tree import Axes, Call, Cast, Query, Read, reads, varies, walk
+from ...program.tree import Axes, Call, Cast, Query, Read, place_of, reads, varies, walk
 from ...spec.scope import scope_of
 from .spec import MapSpec
 
@@ -70,16 +70,6 @@ class Parts:
             if line is not None and name not in stop:
                 pending += reads(line.expr)
         return frozenset(names)
-
-
-def place_of(expr: Expr) -> Expr | None:
-    """Of an argmax or argmin, the place of a cell along its dims, the last of them fastest."""
-    if not isinstance(expr, Reduce) or expr.kind not in ("argmax", "argmin"):
-        return None
-    place: Expr = Query("index", expr.dims[0])
-    for dim in expr.dims[1:]:
-        place = Call("add", (Call("mul", (place, Query("size", dim))), Query("index", dim)))
-    return place
 
 
 def queries_of(parts: Parts) -> frozenset[Query]:

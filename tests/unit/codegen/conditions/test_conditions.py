@@ -35,6 +35,7 @@ WIDE = {"shape": (2**63 - 1,) * MAX_RANK, "other": (-(2**63),) * MAX_RANK}
         ("len(mask_axes(" + " * ".join(["n"] * 40) + ", 4))", "a tuple may have 2521 elements"),
         (" + ".join(["shape"] * 40) + " == shape", "a tuple may have 1088 elements"),
         (", ".join(["(" + ", ".join(["prod(shape + shape)"] * 60) + ")[0]"] * 2), "operations; shorten it"),
+        ("2 ** n", "'2 ** n' is not allowed here; multiply, or make the power a field"),
         ("n // 0", "divides by zero"),
         ("n % (1 - 1)", "divides by zero"),
         ("x // False", "divides by zero"),

@@ -53,6 +53,15 @@ VALUES = {
     "y = cos(x)": lambda x, w, r: np.cos(x),
     "y = sinh(x)": lambda x, w, r: np.sinh(x),
     "y = cosh(x)": lambda x, w, r: np.cosh(x),
+    "y = exp2(x)": lambda x, w, r: np.exp2(x),
+    "y = exp10(x)": lambda x, w, r: np.exp(x * np.log(10)),
+    "y = log2(x)": lambda x, w, r: np.log2(x),
+    "y = log10(x)": lambda x, w, r: np.log10(x),
+    "y = tan(x)": lambda x, w, r: np.tan(x),
+    "y = tanh(x)": lambda x, w, r: np.tanh(x),
+    "y = pow(x, w)": lambda x, w, r: np.power(x, w),
+    "y = pow(x, 1.5)": lambda x, w, r: np.power(x, 1.5),
+    "y = pow(abs(r), w)": lambda x, w, r: np.power(np.abs(r).astype(complex), w),
     "y = square(x) + reciprocal(w)": lambda x, w, r: x * x + 1 / w,
     "y = complex(r, imag(x))": lambda x, w, r: r + 1j * x.imag,
     "y = where(r > 0.0, x, r)": lambda x, w, r: np.where(r > 0, x, r),
@@ -123,7 +132,7 @@ def test_conjugates_cost_nothing() -> None:
         ("o = where(x < w, 1.0, 0.0)", "< takes real numbers, got a complex one; take abs(x), real(x) or imag(x)"),
         ("y = maximum(x, w)", "maximum takes real numbers, got a complex one; take abs(x), real(x) or imag(x)"),
         ("y = floor(x)", "floor takes real numbers, got a complex one; take abs(x), real(x) or imag(x)"),
-        ("y = tanh(x)", "tanh takes real numbers, got a complex one; write sinh(x) / cosh(x)"),
+        ("y = atan2(x, r)", "atan2 takes real numbers, got a complex one; take abs(x), real(x) or imag(x)"),
         ("y = x % 2", "% takes real numbers, got a complex one; take abs(x), real(x) or imag(x)"),
         ("y = max(x, col)", "max takes real numbers, got complex ones; take abs(x), real(x) or imag(x)"),
         ("o = argmin(x, col)", "argmin takes real numbers, got complex ones; take abs(x), real(x) or imag(x)"),
@@ -163,7 +172,8 @@ def _bounded(program: str, x: Any, w: Any) -> tuple[Any, Bounded]:
 
 @pytest.mark.parametrize(
     "program",
-    ["y = x * w", "y = x * conj(w)", "y = x / w", "y = 1 / x", "y = sqrt(x)", "y = rsqrt(x)", "y = x**3", "o = abs(x)"],
+    ["y = x * w", "y = x * conj(w)", "y = x / w", "y = 1 / x", "y = sqrt(x)", "y = rsqrt(x)", "y = x**3", "o = abs(x)",
+     "y = tanh(x)", "y = tan(x)"],
 )
 def test_each_part_is_within_its_own_bound(program: str) -> None:
     x, w = _adversarial()
@@ -173,7 +183,8 @@ def test_each_part_is_within_its_own_bound(program: str) -> None:
         value, error = part(exact.value), np.broadcast_to(part(exact.error), found.shape)
         off = np.abs(part(found).astype(np.float64) - value)
         assert np.isfinite(error).all() and (off <= error).all()
-        assert (off[error > 0] / error[error > 0]).max() > 0.05  # it could be exceeded
+        # It could be exceeded. NumPy's functions are far more accurate than CUDA's, of which tanh multiplies several.
+        assert (off[error > 0] / error[error > 0]).max() > (0.03 if "tan" in program else 0.05)
 
 
 def test_a_part_that_cancels_is_bounded_by_what_cancels() -> None:
@@ -200,6 +211,38 @@ def test_neither_quotients_nor_absolute_values_overflow_on_the_way() -> None:
             lines = parse(program, scope)
             found = evaluate(lines, arrays, space)[lines[-1].name][0]
             np.testing.assert_allclose(found, expected(z), 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("program", "x", "expected"),
+    [
+        ("y = tanh(x)", 200 - 0.3j, complex(1, -0.0)), ("y = tanh(x)", -200 - 0.3j, complex(-1, -0.0)),
+        ("y = tanh(x)", -0.0 + 0j, -0.0 + 0j),
+        ("y = tanh(x)", complex(np.inf, np.inf), 1 + 0j), ("y = tanh(x)", complex(-np.inf, np.nan), -1 + 0j),
+        ("y = tanh(x)", complex(-0.0, 1.5), complex(-0.0, np.tan(1.5))), ("y = tan(x)", 1 + 200j, 0 + 1j),
+        ("y = tan(x)", complex(np.nan, -np.inf), complex(0, -1)),
+        ("y = tan(x)", complex(-0.0, -0.0), complex(-0.0, -0.0)),
+        ("y = pow(x, 0.0)", 0j, 1 + 0j), ("y = pow(x, 2.5)", 0j, 0j), ("y = pow(x, 0.5)", complex(-4, -0.0), -2j),
+        ("y = log2(x)", complex(0, 0), complex(-np.inf, 0)), ("y = log2(x)", complex(-8, -0.0), 3 - 4.532360141827194j),
+    ],
+)  # fmt: skip
+def test_edges_are_those_of_c(program: str, x: complex, expected: complex) -> None:
+    scope = Scope(("cell",), {"x": frozenset({"cell"})}, kinds=KINDS)
+    (found,) = evaluate(parse(program, scope), {"x": np.array([x])}, Space({"cell": 1}))["y"]
+    np.testing.assert_allclose([found.real, found.imag], [expected.real, expected.imag], 1e-14, 1e-14)
+    if expected.imag == 0:
+        assert np.signbit(found.imag) == np.signbit(expected.imag)
+    if expected.real == 0 and "pow" not in program:
+        assert np.signbit(found.real) == np.signbit(expected.real)
+
+
+@pytest.mark.parametrize("program", ["y = tanh(x)", "y = tan(x)", "y = pow(x, 2.5)"])
+def test_gradients_have_no_nan_where_functions_are_flat(program: str) -> None:
+    lines = parse(program, SCOPE)
+    forward = Forward(lines, _kinds(lines), {**DIMS, "dy": EACH}, tensors={"x": ("row", "col"), "dy": ("row", "col")})
+    x = np.zeros((3, 4), complex) + (0 if "pow" in program else 900 if "tanh" in program else 900j)
+    found = evaluate(derive(forward, {"dy": "y"}, {"dx": "x"}, ()), {"x": x, "dy": np.ones((3, 4), complex)}, SPACE)
+    assert not np.any(found["dx"])
 
 
 def _loss(lines: tuple[Line, ...], arrays: dict[str, Any], name: str) -> float:

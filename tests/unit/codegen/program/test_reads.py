@@ -103,25 +103,25 @@ def test_a_read_has_the_error_of_what_it_reads_and_any_if_its_place_is_uncertain
     assert not np.any(reader_errors)  # an int of the caller is exact
 
 
-def _gradient(text: str) -> tuple[Line, ...]:
+def _gradient(text: str, of: str = "x") -> tuple[Line, ...]:
     lines = parse(f"y = {text}", SCOPE)
     dims = {**VALUES, "dy": frozenset(("n", "i"))}
     tensors = {name: axes.dims for name, axes in AXES.items()} | {"dy": ("n", "i")}
-    return derive(Forward(lines, KINDS | {"y": "float"}, dims, tensors=tensors), {"dy": "y"}, {"dx": "x"}, ())
+    return derive(Forward(lines, KINDS | {"y": "float"}, dims, tensors=tensors), {"dy": "y"}, {"dx": of}, ())
 
 
-def _by_differences(text: str) -> Any:
+def _by_differences(text: str, of: str = "x") -> Any:
     arrays, space, lines = _arrays(), Space(EXTENTS), parse(f"y = {text}", SCOPE)
 
-    def loss(x: Any) -> float:
-        y = evaluate(lines, {**arrays, "x": x}, space)["y"]
+    def loss(value: Any) -> float:
+        y = evaluate(lines, {**arrays, of: value}, space)["y"]
         return float(np.sum(np.broadcast_to(y, (2, 6, 1, 1, 1)) * arrays["dy"]))
 
-    result = np.zeros_like(arrays["x"])
+    result = np.zeros_like(arrays[of])
     for place in np.ndindex(result.shape):
         away = np.zeros_like(result)
         away[place] = 1e-6
-        result[place] = (loss(arrays["x"] + away) - loss(arrays["x"] - away)) / 2e-6
+        result[place] = (loss(arrays[of] + away) - loss(arrays[of] - away)) / 2e-6
     return result
 
 
@@ -144,9 +144,19 @@ def _by_differences(text: str) -> Any:
         ("x[n, i - pad] * index(i)", None),
         ("x[n, 0] * x[n, i]", None),
         ("x[n, two] * x[0, i]", None),
+        ("x[n, abs(i - two)]", "dy[n, h + two] + where(0 < index(h), dy[n, -h + two], 0.0)"),
+        ("x[n, size(h) - 1 - abs(size(h) - 1 - abs(i - pad))] * g", None),
+        ("x[n, where(i < pad, i + size(h) - pad, i - pad)]", None),
+        ("x[n, (i - two) % size(h)] * g", "sum(where((index(i) - two) % size(h) == index(h), dy * g, 0.0), i)"),
+        ("x[n, minimum(maximum(i - pad, 0), size(h) - 1)]", None),
+        ("exp(x[n, i // two]) * x[n, i - pad]", None),
+        ("x[n, i % two]", None),
+        ("x[n, (2 * i) % size(i)]", None),
+        ("sum(x[n, i // two + k] * x[n, abs(k - i)], k)", None),
+        ("x[n, (i + n) // two]", None),
     ],
 )
-def test_gradients_of_places_that_one_cell_reads_are_reads(text: str, gradient: str | None) -> None:
+def test_gradients_of_places_that_few_cells_read_are_reads(text: str, gradient: str | None) -> None:
     lines = _gradient(text)
     if gradient is not None:
         assert [f"{line.name} = {to_source(line.expr)}" for line in lines] == [f"dx = {gradient}"]
@@ -154,16 +164,53 @@ def test_gradients_of_places_that_one_cell_reads_are_reads(text: str, gradient: 
     np.testing.assert_allclose(np.broadcast_to(found, (2, 1, 1, 5, 1)), _by_differences(text), 1e-6, 1e-8)
 
 
+WINDOWS = "y = {extreme}(x[n, i * two + k - pad] * g, k)\nat = arg{extreme}(x[n, i * two + k - pad] * g, k)"
+
+
+def _of_windows(extreme: str, saved: tuple[str, ...]) -> tuple[tuple[Line, ...], tuple[Line, ...]]:
+    lines, over = parse(WINDOWS.format(extreme=extreme), SCOPE), frozenset(("n", "i"))
+    dims = {**VALUES, "dy": over, "at": over}
+    tensors = {name: axes.dims for name, axes in AXES.items()} | {"dy": ("n", "i"), "at": ("n", "i")}
+    forward = Forward(lines, KINDS | {"y": "float", "at": "int"}, dims, tensors=tensors)
+    return lines, derive(forward, {"dy": "y"}, {"dx": "x"}, saved)
+
+
+@pytest.mark.parametrize("extreme", ["max", "min"])
+def test_the_extreme_whose_place_is_saved_has_the_gradient(extreme: str) -> None:
+    lines, gradient = _of_windows(extreme, ("at",))
+    arrays = {**_arrays(), "x": np.array([1.0, 1, 0, 1, 1, 0, 0, 0, 0, 0]).reshape(2, 1, 1, 5, 1)}
+    forward = evaluate(lines, arrays, Space(EXTENTS))
+    expected = np.zeros((2, 5))
+    for n, i in np.ndindex(2, 6):
+        h = 2 * i + int(forward["at"][n, i, 0, 0, 0]) - PAD
+        if 0 <= h < 5:
+            expected[n, h] += arrays["dy"][n, i, 0, 0, 0] * arrays["g"][n, i, 0, 0, 0]
+    found = evaluate(gradient, {**arrays, "at": forward["at"]}, Space(EXTENTS))["dx"]
+    np.testing.assert_allclose(found.reshape(2, 5), expected, 1e-12)
+
+
+def test_extremes_of_windows_need_a_place() -> None:
+    with pytest.raises(ProgramError, match="needs to know which of its windows' extremes it is; save") as caught:
+        _of_windows("max", ())
+    assert "at = argmax(x[n, i * two + k - pad] * g, k)" in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["z[i, i]", "z[i // two, i]", "z[i % two, abs(i - two)]", "z[abs(n - i), n] * g"])
+def test_gradients_of_places_that_share_a_dim(text: str) -> None:
+    found = evaluate(_gradient(text, "z"), _arrays(), Space(EXTENTS))["dx"]
+    np.testing.assert_allclose(np.broadcast_to(found, (1, 1, 1, 5, 4)), _by_differences(text, "z"), 1e-6, 1e-8)
+
+
 @pytest.mark.parametrize(
-    ("text", "place"),
-    [("x[n, i // two]", "i // two"), ("x[ids, i]", "ids"), ("x[n, i * i]", "i * i"),
-     ("x[n, i % two]", "i % two"), ("x[n, abs(i - 2)]", "abs(i - 2)"), ("x[i, i]", "i"),
-     ("x[n, (2 * i) % size(i)]", "2 * i % size(i)")],
+    ("text", "message"),
+    [("x[ids, i]", "more than one cell may read an element by 'ids'"),
+     ("x[ids + 1, i]", "more than one cell may read an element by 'ids + 1'"),
+     ("x[n // 2, i]", "the cells that read vary along n, too, which is an axis of 'x'")],
 )  # fmt: skip
-def test_gradients_of_places_that_several_cells_may_read_are_refused(text: str, place: str) -> None:
-    with pytest.raises(ProgramError, match="has no gradient of its own: more than one cell may read") as caught:
+def test_gradients_of_places_that_any_cell_may_read_are_refused(text: str, message: str) -> None:
+    with pytest.raises(ProgramError, match="has no gradient of its own") as caught:
         _gradient(text)
-    assert repr(place) in str(caught.value)
+    assert message in str(caught.value)
 
 
 SPEC = """
@@ -260,8 +307,8 @@ def test_a_gradient_follows_from_its_forward(tmp_path: Path) -> None:
     backward = load_folder(tmp_path)["probe_backward"].spec
     assert isinstance(backward, MapSpec) and backward.program == "dx = dy[r, h + pad]"
     assert backward.inputs["dy"].outside == 0 and "outside" not in backward.outputs["dx"].model_fields_set
-    (tmp_path / "probe.yaml").write_text(SPEC.replace("i - pad", "i // 2") + "backward: {}\n")
-    with pytest.raises(SpecError, match=r"probe.yaml:\d+: 'x\[r, i // 2\]' has no gradient of its own"):
+    (tmp_path / "probe.yaml").write_text(SPEC.replace("[r, i - pad]", "[r // 2, i]") + "backward: {}\n")
+    with pytest.raises(SpecError, match=r"probe.yaml:\d+: 'x\[r // 2, i\]' has no gradient of its own"):
         load_folder(tmp_path)
 
 

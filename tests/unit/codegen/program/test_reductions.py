@@ -114,3 +114,16 @@ def test_a_sum_of_products_is_off_by_what_its_factors_lose() -> None:
 def test_a_product_is_off_by_a_rounding_of_each_factor() -> None:
     (error,) = errors("prod(x, col)", [[3.0, 5.0, 7.0]], [[0.0, 0.0, 0.0]])
     assert 3 * 2.0**-24 * 105 <= error <= 3.1 * 2.0**-24 * 105
+
+
+@pytest.mark.parametrize("condition", ["index(k) % 3 == index(t)", "(index(i) + index(k)) % 3 == index(t)"])
+def test_sums_of_chosen_products_round_as_often_as_products_are_chosen(condition: str) -> None:
+    extents = {"n": 2, "i": 4, "k": 8, "t": 3}
+    lines = parse(
+        f"y = sum(where({condition}, w * g, 0.0), i, k)",
+        Scope(tuple(extents), {"w": frozenset("nk"), "g": frozenset("ni")}),
+    )
+    arrays = {"w": Bounded(np.ones((2, 1, 8, 1)), 0.0), "g": Bounded(np.ones((2, 4, 1, 1)), 0.0)}
+    found = bound(lines, arrays, Space(extents), F32)["y"]
+    count = np.max(found.value)  # of ones
+    assert count >= 11 and np.max(found.error) == pytest.approx(count * 2.0**-24 * count, rel=1e-3)

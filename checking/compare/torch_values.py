@@ -282,6 +282,13 @@ def _int4_linear(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]
     return {"y": tensors["x"] @ ((each - zero) * scale).T}
 
 
+def _nf4_linear(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    codes, depth = tensors["codes"].long(), fields["in_features"]
+    each = torch.stack([codes >> 4, codes & 15], -1).flatten(1)[:, :depth]
+    scale = tensors["absmax"].repeat_interleave(fields["group_size"], 1)[:, :depth]
+    return {"y": tensors["x"] @ (tensors["table"][each] * scale).T}
+
+
 def _scaled_mm(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
     left, right, of_rows, of_columns, *_ = tensors.values()
     products = left.double() @ right.double().t() * of_rows.double()[:, None] * of_columns.double()
@@ -426,6 +433,7 @@ FORWARD: dict[str, Values] = {
     "baddbmm": _baddbmm,
     "linear_swiglu": _linear_swiglu,
     "int4_linear": _int4_linear,
+    "nf4_linear": _nf4_linear,
     "linear_cross_entropy": _linear_cross_entropy,
     "scaled_mm": _scaled_mm,
     "block_scaled_mm": _block_scaled_mm,

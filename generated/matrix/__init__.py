@@ -2,6 +2,7 @@
 
 __all__ = (
     "baddbmm", "block_scaled_mm", "dense_gemm", "dense_gemm_backward", "grouped_block_scaled_mm", "grouped_mm",
-    "grouped_mm_backward", "int4_linear", "int4_linear_backward", "int_mm", "linear", "linear_backward",
-    "linear_swiglu", "linear_swiglu_backward", "masked_mm", "masked_mm_backward", "scaled_mm",
+    "grouped_mm_backward", "int4_linear", "int4_linear_backward", "int_mm", "k_grouped_mm", "k_grouped_mm_backward",
+    "linear", "linear_backward", "linear_swiglu", "linear_swiglu_backward", "masked_mm", "masked_mm_backward",
+    "nf4_linear", "nf4_linear_backward", "scaled_mm",
 )

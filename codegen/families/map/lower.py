@@ -285,8 +285,10 @@ class Lowering:
                 return self._moving(line.expr)
             case Name(id=name):
                 return frozenset[str]({in_kernel(name)} if name in self.spec.inputs else ())
-            case Read(tensor=tensor, places=places):
-                return frozenset[str]({in_kernel(tensor)}).union(*map(self._moving, places))
+            case Read(tensor=tensor, dims=dims, places=places):
+                # Along dims whose own index is the place, the tensor's operand has the step.
+                others = (place for dim, place in zip(dims, places, strict=True) if place != Query("index", dim))
+                return frozenset[str]({in_kernel(tensor)}).union(*map(self._moving, others))
         return frozenset[str]().union(*map(self._moving, children(expr)))
 
     def _still(self, expr: Expr) -> frozenset[str]:

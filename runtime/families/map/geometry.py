@@ -213,7 +213,7 @@ class Cut:
 
     @classmethod
     def invariant_of(cls, kept: int, summed: int, run: int, vec: int, schedule: Schedule) -> Cut:
-        """One order of additions, however many cells are kept: a thread has a few terms at least, a block many turns."""
+        """One order of additions, however many cells are kept: a thread has some terms at least, a block many turns."""
         threads, packs, by_row = schedule.threads, schedule["packs"], run == 0
         units, owners = (-(-summed // vec), kept) if by_row else (summed, -(-kept // vec))
         most = threads if by_row else threads // _WARP

@@ -33,7 +33,7 @@ struct Program : MapProgram {
         using absmax_read_slice = PlacedValue<acc_t, 2, 4>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, codes_read_slice(), args.codes_, args.codes_axes,
-                        acc_t(0.0), [&](auto& place, const auto& lane) {
+                        0ll, [&](auto& place, const auto& lane) {
                 const auto depth_index = lane.index(Args::depth_index);
                 place[0] = math::floor_divide_by<2>(depth_index);
             });

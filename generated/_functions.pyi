@@ -288,8 +288,8 @@ def int_mm(a: rt.Array, b: rt.Array, *, y: rt.Array = None, stream: rt.Stream = 
     """Exact products of matrices of 8-bit whole numbers. See `IntMmPlan.run`, `IntMmDescriptor`."""
 
 def k_grouped_mm(a: rt.Array, b: rt.Array, ends: rt.Array, *, y: rt.Array = None, stream: rt.Stream = None) -> Any:
-    """Products of the columns of a and the rows of b that belong to each group, as gradients of the weights of
-    groups are. See `KGroupedMmPlan.run`, `KGroupedMmDescriptor`."""
+    """Products of the columns of a and the rows of b of each group, as gradients of the weights of groups are. See
+    `KGroupedMmPlan.run`, `KGroupedMmDescriptor`."""
 
 _k_grouped_mm_backward = NamedTuple("_k_grouped_mm_backward", [("da", Any), ("db", Any)])
 def k_grouped_mm_backward(dy: rt.Array, a: rt.Array, b: rt.Array, ends: rt.Array, *, da: rt.Array = None,

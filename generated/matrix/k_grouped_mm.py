@@ -17,7 +17,7 @@ class KGroupedMmDescriptor(rt.MapDescriptor):
 
 
 class KGroupedMmPlan(rt.MatmulPlan[KGroupedMmDescriptor]):
-    """Products of the columns of a and the rows of b that belong to each group, as gradients of the weights of groups are.
+    """Products of the columns of a and the rows of b of each group, as gradients of the weights of groups are.
 
         y[g] = a[:, ends[g - 1] : ends[g]] @ b[ends[g - 1] : ends[g]], where ends[-1] is 0
 

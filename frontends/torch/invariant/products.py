@@ -104,8 +104,8 @@ def scaled_mm(
     if scale_result is not None or out_dtype not in _STORED:
         raise rt.Unsupported(f"there is none that stores {a.dtype if out_dtype is None else out_dtype}, or scales it")
     (rows, depth), columns = a.shape, b.shape[1]
-    blocks = parts, bands = -(-depth // BLOCK), -(-columns // BLOCK)
-    if blocks != (1, 1) and scale_a.shape == (rows, parts) and scale_b.shape == blocks:
+    blocks = -(-depth // BLOCK), -(-columns // BLOCK)
+    if blocks != (1, 1) and scale_a.shape == (rows, blocks[0]) and scale_b.shape == blocks:
         return _scaled_by_blocks(a, b, scale_a, scale_b, bias, out_dtype)
     of_rows, of_columns = _each(scale_a, (rows, 1)), _each(scale_b, (1, columns))
     return SCALED_BYTES.compute(a, b.t(), of_rows, of_columns, bias, element=out_dtype)

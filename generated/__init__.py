@@ -64,12 +64,16 @@ _CLASSES = {
     "matrix.int4_linear": "Int4LinearDescriptor Int4LinearPlan",
     "matrix.int4_linear_backward": "Int4LinearBackwardDescriptor Int4LinearBackwardPlan",
     "matrix.int_mm": "IntMmDescriptor IntMmPlan",
+    "matrix.k_grouped_mm": "KGroupedMmDescriptor KGroupedMmPlan",
+    "matrix.k_grouped_mm_backward": "KGroupedMmBackwardDescriptor KGroupedMmBackwardPlan",
     "matrix.linear": "LinearDescriptor LinearPlan",
     "matrix.linear_backward": "LinearBackwardDescriptor LinearBackwardPlan",
     "matrix.linear_swiglu": "LinearSwigluDescriptor LinearSwigluPlan",
     "matrix.linear_swiglu_backward": "LinearSwigluBackwardDescriptor LinearSwigluBackwardPlan",
     "matrix.masked_mm": "MaskedMmDescriptor MaskedMmPlan",
     "matrix.masked_mm_backward": "MaskedMmBackwardDescriptor MaskedMmBackwardPlan",
+    "matrix.nf4_linear": "Nf4LinearDescriptor Nf4LinearPlan",
+    "matrix.nf4_linear_backward": "Nf4LinearBackwardDescriptor Nf4LinearBackwardPlan",
     "matrix.scaled_mm": "ScaledMmDescriptor ScaledMmPlan",
     "moe.grouped_swiglu": "GroupedSwigluDescriptor GroupedSwigluPlan",
     "moe.grouped_swiglu_backward": "GroupedSwigluBackwardDescriptor GroupedSwigluBackwardPlan",
@@ -194,12 +198,16 @@ if TYPE_CHECKING:
     from .matrix.int4_linear import *
     from .matrix.int4_linear_backward import *
     from .matrix.int_mm import *
+    from .matrix.k_grouped_mm import *
+    from .matrix.k_grouped_mm_backward import *
     from .matrix.linear import *
     from .matrix.linear_backward import *
     from .matrix.linear_swiglu import *
     from .matrix.linear_swiglu_backward import *
     from .matrix.masked_mm import *
     from .matrix.masked_mm_backward import *
+    from .matrix.nf4_linear import *
+    from .matrix.nf4_linear_backward import *
     from .matrix.scaled_mm import *
     from .moe.grouped_swiglu import *
     from .moe.grouped_swiglu_backward import *

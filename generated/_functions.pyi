@@ -287,6 +287,16 @@ def int_binary(a: rt.Array, b: rt.Array, *, kind: str, y: rt.Array = None, strea
 def int_mm(a: rt.Array, b: rt.Array, *, y: rt.Array = None, stream: rt.Stream = None) -> Any:
     """Exact products of matrices of 8-bit whole numbers. See `IntMmPlan.run`, `IntMmDescriptor`."""
 
+def k_grouped_mm(a: rt.Array, b: rt.Array, ends: rt.Array, *, y: rt.Array = None, stream: rt.Stream = None) -> Any:
+    """Products of the columns of a and the rows of b of each group, as gradients of the weights of groups are. See
+    `KGroupedMmPlan.run`, `KGroupedMmDescriptor`."""
+
+_k_grouped_mm_backward = NamedTuple("_k_grouped_mm_backward", [("da", Any), ("db", Any)])
+def k_grouped_mm_backward(dy: rt.Array, a: rt.Array, b: rt.Array, ends: rt.Array, *, da: rt.Array = None,
+                          db: rt.Array = None, stream: rt.Stream = None) -> _k_grouped_mm_backward:
+    """Gradients of k_grouped_mm with respect to a and b. See `KGroupedMmBackwardPlan.run`,
+    `KGroupedMmBackwardDescriptor`."""
+
 _layer_norm = NamedTuple("_layer_norm", [("y", Any), ("mu", Any), ("rstd", Any)])
 def layer_norm(x: rt.Array, gamma: rt.Array = None, beta: rt.Array = None, *, norm_axes_mask: int | None = None,
                eps: float | None = None, y: rt.Array = None, mu: rt.Array = None, rstd: rt.Array = None,
@@ -391,6 +401,15 @@ def moe_permute(x: rt.Array, ids: rt.Array, *, experts: int, rows: rt.Array = No
 
 def moe_permute_backward(drows: rt.Array, places: rt.Array, *, dx: rt.Array = None, stream: rt.Stream = None) -> Any:
     """Gradient of moe_permute with respect to x. See `MoePermuteBackwardPlan.run`, `MoePermuteBackwardDescriptor`."""
+
+def nf4_linear(x: rt.Array, codes: rt.Array, absmax: rt.Array, table: rt.Array, *, group_size: int = 64,
+               y: rt.Array = None, stream: rt.Stream = None) -> Any:
+    """A linear layer whose weights are numbers of a table of 16, with a scale for each group of them. See
+    `Nf4LinearPlan.run`, `Nf4LinearDescriptor`."""
+
+def nf4_linear_backward(dy: rt.Array, codes: rt.Array, absmax: rt.Array, table: rt.Array, *, in_features: int,
+                        group_size: int = 64, dx: rt.Array = None, stream: rt.Stream = None) -> Any:
+    """Gradient of nf4_linear with respect to x. See `Nf4LinearBackwardPlan.run`, `Nf4LinearBackwardDescriptor`."""
 
 def pad2d(x: rt.Array, *, top: int, bottom: int, left: int, right: int, value: float = 0.0, y: rt.Array = None,
           stream: rt.Stream = None) -> Any:

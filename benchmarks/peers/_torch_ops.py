@@ -190,6 +190,10 @@ def _grouped_mm(fields: Fields, t: Tensors) -> dict[str, Any]:
     return {"y": torch._grouped_mm(t["x"], t["w"].mT, offs=t["ends"])}
 
 
+def _k_grouped_mm(fields: Fields, t: Tensors) -> dict[str, Any]:
+    return {"y": torch._grouped_mm(t["a"], t["b"], offs=t["ends"])}
+
+
 def _linear_swiglu(fields: Fields, t: Tensors) -> dict[str, Any]:
     return {"y": F.silu(F.linear(t["x"], t["w_gate"])) * F.linear(t["x"], t["w_up"])}
 
@@ -301,6 +305,14 @@ def _reflect_pad2d(fields: Fields, t: Tensors) -> dict[str, Any]:
     return {"y": F.pad(t["x"], [fields[side] for side in ("left", "right", "top", "bottom")], mode="reflect")}
 
 
+def _nf4_linear(fields: Fields, t: Tensors) -> dict[str, Any]:
+    """With all weights in memory."""
+    depth, codes = fields["in_features"], t["codes"].int()
+    each = torch.stack([codes >> 4, codes & 15], -1).flatten(1)[:, :depth]
+    scale = t["absmax"].repeat_interleave(fields.get("group_size", 64), 1)[:, :depth]
+    return {"y": F.linear(t["x"], (t["table"][each] * scale).to(t["x"].dtype))}
+
+
 def _int4_linear(fields: Fields, t: Tensors) -> dict[str, Any]:
     """With all weights in memory."""
     depth, each = fields["in_features"], fields.get("group_size", 128)
@@ -311,6 +323,7 @@ def _int4_linear(fields: Fields, t: Tensors) -> dict[str, Any]:
 
 FORWARD: dict[str, Function] = {
     "grouped_mm": _grouped_mm,
+    "k_grouped_mm": _k_grouped_mm,
     "linear_swiglu": _linear_swiglu,
     "grouped_swiglu": _grouped_swiglu,
     "topk_softmax": _topk_softmax,
@@ -346,6 +359,7 @@ FORWARD: dict[str, Function] = {
     "int4_linear": _int4_linear,
     "max_pool2d": _max_pool2d,
     "reflect_pad2d": _reflect_pad2d,
+    "nf4_linear": _nf4_linear,
     "reduce_rows": _reduce_rows,
     "embedding": _embedding,
     "segment_sum": _segment_sum,

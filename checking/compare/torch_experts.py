@@ -28,6 +28,13 @@ def _grouped_mm(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
     return {"y": _product(torch, fields, tensors)}
 
 
+def _k_grouped_mm(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    a, b = tensors["a"], tensors["b"]
+    empty = [torch.zeros(0, fields["rows"], fields["columns"], dtype=a.dtype)]  # of no groups
+    parts = [(a[:, begin:end] @ b[begin:end])[None] for begin, end in _segments(fields, tensors)]
+    return {"y": torch.cat(empty + parts)}
+
+
 def _grouped_block_scaled_mm(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
     depth, columns = fields["in_features"], fields["out_features"]
     of_rows = tensors["scale_x"].repeat_interleave(128, 1)[:, :depth]
@@ -74,6 +81,7 @@ def _moe_combine(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]
 
 FORWARD: dict[str, Callable[[Any, Fields, Tensors], dict[str, Any]]] = {
     "grouped_mm": _grouped_mm,
+    "k_grouped_mm": _k_grouped_mm,
     "grouped_swiglu": _grouped_swiglu,
     "grouped_block_scaled_mm": _grouped_block_scaled_mm,
     "masked_mm": _masked_mm,

@@ -42,6 +42,13 @@ def int4_linear(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
     return {"y": tensors["x"] @ ((each - zero) * scale).T}
 
 
+def nf4_linear(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    codes, depth = tensors["codes"].long(), fields["in_features"]
+    each = torch.stack([codes >> 4, codes & 15], -1).flatten(1)[:, :depth]
+    scale = tensors["absmax"].repeat_interleave(fields["group_size"], 1)[:, :depth]
+    return {"y": tensors["x"] @ (tensors["table"][each] * scale).T}
+
+
 def scaled_mm(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
     left, right, of_rows, of_columns, *_ = tensors.values()
     products = left.double() @ right.double().t() * of_rows.double()[:, None] * of_columns.double()

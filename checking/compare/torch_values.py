@@ -25,7 +25,16 @@ from .torch_norms import (
     var_mean,
 )
 from .torch_optimizers import adamw, adamw_master, clip_norm, ema, lion, sgd
-from .torch_products import baddbmm, block_scaled_mm, fp8_quantize, int4_linear, int8_quantize, linear_swiglu, scaled_mm
+from .torch_products import (
+    baddbmm,
+    block_scaled_mm,
+    fp8_quantize,
+    int4_linear,
+    int8_quantize,
+    linear_swiglu,
+    nf4_linear,
+    scaled_mm,
+)
 from .torch_sequences import alibi, causal_conv1d, causal_conv1d_update, flash_sdpa, rope, sdpa
 from .torch_tensors import Fields, Tensors, Values
 
@@ -136,6 +145,7 @@ FORWARD: dict[str, Values] = {
     "baddbmm": baddbmm,
     "linear_swiglu": linear_swiglu,
     "int4_linear": int4_linear,
+    "nf4_linear": nf4_linear,
     "linear_cross_entropy": linear_cross_entropy,
     "scaled_mm": scaled_mm,
     "block_scaled_mm": block_scaled_mm,

@@ -36,6 +36,14 @@ def _int4(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any
     return {"y": np.inner(arrays["x"], scale * codes - scale * zero)}
 
 
+def _nf4(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Of bytes, each of which has two codes, the first in the high bits."""
+    halves, depth = np.asarray(arrays["codes"], np.int64), fields["in_features"]
+    codes = np.stack([halves // 16, halves % 16], axis=-1).reshape(len(halves), -1)[:, :depth]
+    scale = np.repeat(arrays["absmax"], fields["group_size"], axis=1)[:, :depth]
+    return {"y": np.inner(arrays["x"], np.asarray(arrays["table"])[codes] * scale)}
+
+
 def _grouped(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
     return {"y": _in_groups(fields, arrays["ends"], lambda group, rows: arrays["x"][rows] @ arrays["w"][group].T)}
 
@@ -48,6 +56,15 @@ def _in_groups(fields: Mapping[str, Any], ends: Any, product: Callable[[int, sli
         y[begin:end] = product(group, slice(begin, end))
         begin = end
     return y
+
+
+def _k_grouped(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
+    y, begin = np.zeros((fields["groups"], fields["rows"], fields["columns"])), 0
+    for to, end in zip(y, arrays["ends"], strict=True):
+        end = max(begin, min(int(end), fields["tokens"]))
+        to += arrays["a"][:, begin:end] @ arrays["b"][begin:end]
+        begin = end
+    return {"y": y}
 
 
 def _swiglu(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,7 +125,9 @@ PRODUCTS: Mapping[str, Callable[..., dict[str, Any]]] = {
     "numpy.inner": _linear,
     "numpy.inner of two": _gated,
     "numpy.inner_int4": _int4,
+    "numpy.inner_nf4": _nf4,
     "torch._grouped_mm": _grouped,
+    "torch._grouped_mm of matrices": _k_grouped,
     "torch._grouped_mm of two": _swiglu,
     "deep_gemm.m_grouped_gemm_masked": _masked,
     "deep_gemm.fp8_gemm_nt": _blocks,

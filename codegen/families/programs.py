@@ -37,8 +37,8 @@ class ProgramFamily(Family):
 
     def cannot_promise(self, spec: Any) -> set[tuple[str, str]]:
         try:
-            specs = spec.by_kind.values()
-            return {(name, rung) for of in specs for name, rung, _ in (*self.denied(of), *self._unlikely(of))}
+            found = ((*self.denied(of), *self.has_a_price(of), *self._unlikely(of)) for of in spec.by_kind.values())
+            return {(name, rung) for of in found for name, rung, _ in of}
         except ProgramError:  # reported where the program is
             return {(name, rung) for name in spec.outputs for rung in RUNGS}
 

@@ -100,6 +100,10 @@ class Family:
         """What no kernel of the program could keep; raises ProgramError for what cannot be scheduled."""
         yield from ()
 
+    def has_a_price(self, spec: Any) -> Iterator[Denied]:
+        """What a program keeps where a spec asks for it, and leaves out otherwise, because it costs speed."""
+        yield from ()
+
     def cannot_promise(self, spec: Any) -> set[tuple[str, str]]:
         """Outputs, each with a guarantee of its bits that it is not expected to keep."""
         raise NotImplementedError

@@ -19,16 +19,17 @@ def scope_of(spec: ProgramSpec) -> Scope:
 
 def axes_of(spec: ProgramSpec) -> dict[str, Axes]:
     """The inputs that may be read at computed places."""
-    return {name: Axes(t.dims, _outside(t)) for name, t in spec.inputs.items()}
+    return {name: Axes(t.dims, _outside(t, spec.sort_of(t))) for name, t in spec.inputs.items()}
 
 
-def _outside(tensor: ReadTensor) -> Const | Name | None:
+def _outside(tensor: ReadTensor, sort: str) -> Const | Name | None:
     """What is read outside of a tensor, of its own kind."""
     if tensor.outside is None:
         return None
     if isinstance(tensor.outside, str):
         return Name(tensor.outside)
-    return Const(tensor.outside if tensor.dtype[0].startswith("i") else float(tensor.outside))
+    is_whole = sort == "int" and tensor.dtype[0] != "T"  # ops that only move their elements have zeros of any type
+    return Const(tensor.outside if is_whole else float(tensor.outside))
 
 
 def kinds_of(spec: ProgramSpec, lines: tuple[Line, ...]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from .. import require
 
 require("torch")
 
-from .functional import moe, rms_norm, scaled_dot_product_attention  # noqa: E402
+from .functional import grouped_mm, moe, rms_norm, scaled_dot_product_attention  # noqa: E402
 from .invariant import are_batch_invariant_ops_enabled, batch_invariant, use_batch_invariant_ops  # noqa: E402
 from .modules import CausalConv1d, RMSNorm  # noqa: E402
 from .registration import register  # noqa: E402
@@ -19,6 +19,7 @@ __all__ = [
     "RMSNorm",
     "are_batch_invariant_ops_enabled",
     "batch_invariant",
+    "grouped_mm",
     "moe",
     "register",
     "rms_norm",

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+_GROUPED = ((2, 3), (3, 2), (2, 2), (3, 3))  # axes of the matrices
 _FLASH = 256  # the widest query, key or value that flash_sdpa takes
 
 
@@ -19,6 +20,28 @@ def rms_norm(x: Any, normalized_shape: Sequence[int], weight: Any = None, eps: f
     mask = (1 << axes) - 1 << x.dim() - axes
     epsilon = torch.finfo(torch.float64 if x.dtype == torch.float64 else torch.float32).eps if eps is None else eps
     return torch.ops.baracuda.rms_norm.default(x, weight, norm_axes_mask=mask, eps=epsilon)[0]
+
+
+def grouped_mm(mat_a: Any, mat_b: Any, *, offs: Any = None) -> Any:
+    """As torch.nn.functional.grouped_mm: products of groups, which end at `offs` along the axis that they share out.
+
+    Rows [tokens, k] times [groups, k, n] give [tokens, n]; [groups, m, k] times columns [k, tokens] give [m, tokens];
+    [m, tokens] times [tokens, n] give [groups, m, n], a sum for each group, 0 for an empty one. Without `offs`, batches
+    [groups, m, k] and [groups, k, n] give [groups, m, n]. f64, f32, f16 and bf16, offs of int32 or int64, any strides.
+    Rows and columns that belong to no group are 0. Gradients of both are products of these kinds.
+    """
+    ops, axes = torch.ops.baracuda, (mat_a.dim(), mat_b.dim())
+    if axes not in _GROUPED or (axes == (3, 3)) != (offs is None):
+        offs_is = "None" if offs is None else "given"
+        told = f"shapes are {tuple(mat_a.shape)} and {tuple(mat_b.shape)}, offs is {offs_is}"
+        raise ValueError(f"{told}; needs matrices or batches of matrices, and offs unless both are batches")
+    if mat_a.shape[-1] != mat_b.shape[-2]:
+        raise ValueError(f"mat_a has {mat_a.shape[-1]} columns, mat_b {mat_b.shape[-2]} rows; needs as many")
+    if axes == (2, 3):
+        return ops.grouped_mm.default(mat_a, mat_b.mT, offs)
+    if axes == (3, 2):
+        return ops.grouped_mm.default(mat_b.mT, mat_a, offs).mT
+    return ops.dense_gemm.default(mat_a, mat_b) if offs is None else ops.k_grouped_mm.default(mat_a, mat_b, offs)
 
 
 def moe(x: Any, logits: Any, w_gate: Any, w_up: Any, w_down: Any, *, top_k: int, renormalize: bool = True) -> Any:

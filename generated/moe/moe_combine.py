@@ -31,7 +31,8 @@ class MoeCombinePlan(rt.MapPlan[MoeCombineDescriptor]):
         rt.Argument("weights", "in", "array", dtypes=("acc", "T"), doc="weight of each expert"),
         rt.Argument("y", "out", "array", doc="the sums"),
     )
-    RUNGS = ("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch")
+    RUNGS = ("deterministic", "bit_stable_on_same_hardware", "batch_invariant", "bit_stable_across_arch")
+    NUMERICS = 2
     EXTENTS = (rt.Extent("tokens", "places", axis=0), rt.Extent("top_k", "places", axis=1),
                rt.Extent("permuted", "rows", axis=0), rt.Extent("width", "rows", axis=1))
     AXES = rt.table(rows=(("place",), ("col",)), places=(("token",), ("choice",)), weights=(("token",), ("choice",)),
@@ -40,6 +41,7 @@ class MoeCombinePlan(rt.MapPlan[MoeCombineDescriptor]):
     PLACED = rt.table(rows=("place",))
     SUMS = ("",)
     SUM_OUTPUTS = ("y",)
+    INVARIANT = ("token",)
 
     def run(self, *, rows: rt.Array, places: rt.Array, weights: rt.Array, y: rt.Array, workspace: rt.Workspace = None,
             stream: rt.Stream = None) -> None:

@@ -17,6 +17,7 @@ def declares(op: MapOp) -> tuple[dict[str, Any], ...]:
     if op.passes:
         axes = {name: groups for of in op.passes for name, groups in of.axes}
         plan = {"AXES": _axes(op, {**dict(op.axes), **axes}.items()), **passes(op)}
+    plan |= {"INVARIANT": op.invariant}
     descriptor = {"_dims": dict(op.dims), "_axes": dict(op.shares), "_space": op.space}
     return descriptor, plan, {"arch": str(op.arch), "schedules": schedules(op)}
 

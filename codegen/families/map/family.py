@@ -15,11 +15,12 @@ from ...spec.promises import BATCH
 from ..programs import ProgramFamily
 from . import kind_rules as kinds
 from . import rules
+from .batches import batch_dims, of_whole_batches, reductions_behind
 from .declared import declares
 from .defaults import conditions, usual_cases, usual_draw
 from .extents import factors, shown
 from .lower import lower_map
-from .passes import reduced_between
+from .passes import passes, reduced_between
 from .program import split
 from .skeleton import SKELETON, SPILLS
 from .spec import MapSpec
@@ -57,8 +58,17 @@ class MapFamily(ProgramFamily):
         return split(spec).lines
 
     def rests_on_batch(self, spec: MapSpec) -> Iterator[Denied]:
+        lines = split(spec).lines
+        exprs = {line.name: line.expr for line in lines}
+        batch = batch_dims(spec, spec.tests.batch or next((dim.of for dim in spec.dims.values()), None))
+        whole = of_whole_batches(lines, passes(spec), batch)
+        for name in spec.outputs:
+            if not whole.isdisjoint(reductions_behind(name, exprs)):
+                yield name, BATCH, f"{name!r} is a sum, which depends on how much is summed; drop {BATCH}"
+
+    def has_a_price(self, spec: MapSpec) -> Iterator[Denied]:
         for name in sorted(split(spec).late & set(spec.outputs)):
-            yield name, BATCH, f"{name!r} is a sum, which depends on how much is summed; drop {BATCH}"
+            yield name, BATCH, "an order of additions that is the same for all batches costs speed"
 
     @staticmethod
     def sizes(spec: MapSpec) -> dict[str, frozenset[Expr]]:

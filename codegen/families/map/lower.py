@@ -17,6 +17,7 @@ from ...spec.names import in_kernel
 from ...spec.scope import kinds_of
 from ...text import Name as Identifier
 from ...text import names
+from .batches import invariant
 from .by_index import alone, lists_of
 from .kinds import KindGroup, computed, kind_groups
 from .op import Body, Entry, MapOp, PlacedRead, Store, Sum, joined
@@ -46,7 +47,7 @@ def lower_walks(
     """The decisions for the passes of all kinds, each as `made` of a map's."""
     walks = [walk for group in groups for walk in _walks(group, spec, spec_path, made)]
     if len(walks) == 1:
-        return walks[0]
+        return replace(walks[0], invariant=names(invariant(spec)))
     arguments = tuple(lower_tensor(n, t, spec, over=t.held) for n, t in spec.arguments.items())
     sorts = {name: sort for of in walks for name, sort in of.kinds.items()}
     return replace(
@@ -54,6 +55,7 @@ def lower_walks(
         **shared_fields(spec, spec_path, arguments, _shapes_of(spec)),
         space=groups_of(spec, max(map(split, spec.by_kind.values()), key=lambda parts: len(parts.cells))),
         axes=tuple((Identifier(name), t.groups) for name, t in spec.arguments.items()),
+        invariant=names(invariant(spec)),
         scalars=tuple(dict.fromkeys(s for of in walks for s in of.scalars)),
         entries=tuple(_entries(spec, *(of.terms for of in walks), choice=False)),
         kinds=sorts,
@@ -120,6 +122,7 @@ def _lowered(spec: MapSpec, spec_path: str, of_kinds: Mapping[str, Pass]) -> Map
         cells=body("cells", values),
         terms=terms,
         epilogue=body("epilogue", late_outputs, "known"),
+        invariant=(),
         lists=names(lists or ()),
         copies=tuple((Identifier(n), Identifier(of)) for n, of in lowering.copies.items() if (n, of) in copies),
         entries=tuple(_entries(spec, terms, choice=lists is None)),
@@ -282,8 +285,10 @@ class Lowering:
                 return self._moving(line.expr)
             case Name(id=name):
                 return frozenset[str]({in_kernel(name)} if name in self.spec.inputs else ())
-            case Read(tensor=tensor, places=places):
-                return frozenset[str]({in_kernel(tensor)}).union(*map(self._moving, places))
+            case Read(tensor=tensor, dims=dims, places=places):
+                # Along dims whose own index is the place, the tensor's operand has the step.
+                others = (place for dim, place in zip(dims, places, strict=True) if place != Query("index", dim))
+                return frozenset[str]({in_kernel(tensor)}).union(*map(self._moving, others))
         return frozenset[str]().union(*map(self._moving, children(expr)))
 
     def _still(self, expr: Expr) -> frozenset[str]:

@@ -163,6 +163,7 @@ class MapOp(Op):
     cells: Body  # when only values of cells are wanted
     terms: Body  # when sums are, too
     epilogue: Body  # once the sums are known
+    invariant: tuple[Name, ...]  # dims of which sums along others have one order of additions, however long they are
     lists: tuple[Name, ...]  # of sums by an index: the array of keys, and the dim whose index they are compared with
     copies: tuple[tuple[Name, Name], ...]  # output -> the input that it equals
     entries: tuple[Entry, ...]

@@ -16,6 +16,7 @@ def declares(op: MatmulOp) -> tuple[dict[str, Any], ...]:
     if op.passes:
         axes = {name: groups for of in op.passes for name, groups in of.axes}
         plan = {"AXES": dict(op.axes) | axes, **passes(op, _pass)}
+    plan |= {"INVARIANT": op.invariant}
     return {"_dims": dict(op.dims), "_space": op.space, "_chunks": dict(op.chunks)}, plan, {}
 
 

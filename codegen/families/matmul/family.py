@@ -10,7 +10,7 @@ from baracuda.runtime import MapDescriptor, MatmulPlan, matmul_kernels
 
 from ...conditions.parse import fields_of
 from ...program import Expr, Line, ProgramError, Reduce, parse
-from ...program.tree import reads, walk
+from ...program.tree import walk
 from ...spec.checks import FIRST, LAST, PROGRAM, READ, everywhere
 from ...spec.family import Denied
 from ...spec.parts import Drawn, RangeSpec
@@ -18,6 +18,7 @@ from ...spec.promises import BATCH, MACHINES
 from ...spec.scope import kinds_of, scope_of
 from ..map import kind_rules as kinds
 from ..map import rules as map_rules
+from ..map.batches import of_whole_batches, reductions_behind
 from ..map.family import MapFamily
 from ..map.program import Parts, parts_of
 from ..map.spec import MapSpec
@@ -80,25 +81,26 @@ class MatmulFamily(MapFamily):
         return _batch_dim(spec)
 
     def rests_on_batch(self, spec: MapSpec) -> Iterator[Denied]:
-        """What is summed over the batch, or by a map. Sums of floats by matrix instructions differ between machines."""
-        parts = parts_with_factors(spec)
-        products, batch = products_of(spec, parts), _batch_dim(spec)
-        lines, sorts = {line.name: line.expr for line in parts.lines}, kinds_of(spec, parts.lines)
-        # A map sums what chunks of the batch keep in one order, however large the batch is.
-        is_in_chunks = spec.dims[batch].of not in fields_of(spec.chunks.get(batch, spec.dims[batch].of))
-        for name in spec.outputs:
-            behind, pending = set[str](), [name]
-            while pending:
-                if (line := pending.pop()) in lines and line not in behind:
-                    behind.add(line)
-                    pending += reads(lines[line])
-            sums = {n: expr for n in behind if isinstance(expr := lines[n], Reduce) and sorts[n] != "int"}
+        """What is summed over the batch. Sums of floats by matrix instructions differ between machines."""
+        parts, batch = parts_with_factors(spec), _batch_dim(spec)
+        whole = of_whole_batches(parts.lines, passes(spec), frozenset({batch}))
+        for name, sums in _sums(spec, parts):
             if sums:
                 yield name, MACHINES, f"matrix instructions differ between machines; drop {MACHINES}"
+            if not whole.isdisjoint(sums):
+                yield name, BATCH, f"{name!r} rests on a sum that depends on how large the batch is; drop {BATCH}"
+
+    def has_a_price(self, spec: MapSpec) -> Iterator[Denied]:
+        """What is summed by a map."""
+        parts = parts_with_factors(spec)
+        products, batch = products_of(spec, parts), _batch_dim(spec)
+        # A map sums what chunks of the batch keep in one order, however large the batch is.
+        is_in_chunks = spec.dims[batch].of not in fields_of(spec.chunks.get(batch, spec.dims[batch].of))
+        for name, sums in _sums(spec, parts):
             fixed = {*products, *(n for n in sums if is_in_chunks and batch in parts.dims[n])}
             fixed |= {n for n, expr in sums.items() if expr.kind in _EXACT}
-            if any(n not in fixed or batch in expr.dims for n, expr in sums.items()):
-                yield name, BATCH, f"{name!r} rests on a sum that depends on how large the batch is; drop {BATCH}"
+            if not fixed.issuperset(sums):
+                yield name, BATCH, "an order of additions that is the same for all batches costs speed"
 
     @staticmethod
     def usual_cases(spec: MapSpec) -> Iterator[dict[str, Any]]:
@@ -108,6 +110,13 @@ class MatmulFamily(MapFamily):
     @staticmethod
     def usual_draw(spec: MapSpec) -> dict[str, Drawn]:
         return {name: RangeSpec(low=0, high=high) for name, high in _extents(spec, (3, 300, 300, 200)).items()}
+
+
+def _sums(spec: MapSpec, parts: Parts) -> Iterator[tuple[str, dict[str, Reduce]]]:
+    """The outputs, each with the reductions to other numbers than ints that it rests on."""
+    lines, sorts = {line.name: line.expr for line in parts.lines}, kinds_of(spec, parts.lines)
+    for name in spec.outputs:
+        yield name, {n: expr for n, expr in reductions_behind(name, lines).items() if sorts[n] != "int"}
 
 
 def _is_product(expr: Expr, spec: MapSpec, parts: Parts) -> bool:

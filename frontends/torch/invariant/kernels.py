@@ -38,6 +38,7 @@ def _kernel(plan: Any) -> Kernel:
 PRODUCTS = _kernel(generated.DenseGemmPlan)
 SCALED_PRODUCTS = _kernel(generated.BaddbmmPlan)
 SCALED_BYTES = _kernel(generated.ScaledMmPlan)
+SCALED_BLOCKS = _kernel(generated.BlockScaledMmPlan)
 GROUPED = _kernel(generated.GroupedMmPlan)
 LINEAR = _kernel(generated.LinearPlan)
 ROWS = _kernel(generated.ReduceRowsPlan)

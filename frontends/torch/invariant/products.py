@@ -5,14 +5,19 @@ All of them add up in the order of the depth, so that a row has the same bits wh
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 import baracuda.runtime as rt
 
-from .kernels import GROUPED, LINEAR, PRODUCTS, SCALED_BYTES, SCALED_PRODUCTS, fits, floats
+from .kernels import GROUPED, LINEAR, PRODUCTS, SCALED_BLOCKS, SCALED_BYTES, SCALED_PRODUCTS, fits, floats
 
+BLOCK = 128  # along the depth, and of columns
+_BLOCKS = (4, 5)  # of 1 x 128 of the first matrix, of 128 x 128 of the second
+_RECIPES = ((0, 0), (1, 1), _BLOCKS)
+_NAMED = "TensorWise or RowWise twice, or BlockWise1x128 and BlockWise128x128"
 _STORED = (torch.bfloat16, torch.float16, torch.float32)  # what sums of 8-bit floats become
 
 
@@ -74,8 +79,11 @@ def grouped_mm(x: Any, w: Any, offs: Any = None, bias: Any = None, out_dtype: An
         raise rt.Unsupported("there is none with a bias, or of another type than its factors")
     if offs is None:
         return bmm(x, w)
+    if (x.dim(), w.dim()) == (3, 2):  # columns in groups
+        fits(x.shape[2] == w.shape[0] and offs.shape == x.shape[:1], "columns, matrices and ends do not fit")
+        return GROUPED.compute(w.mT, x, offs).mT.contiguous()
     if (x.dim(), w.dim()) != (2, 3):
-        raise rt.Unsupported("there is one of rows in groups only")
+        raise rt.Unsupported("there is one of rows or columns in groups only: what is summed over groups is the batch")
     fits(x.shape[1] == w.shape[1] and offs.shape == w.shape[:1], "rows, matrices and ends do not fit")
     return GROUPED.compute(x, w.mT, offs)
 
@@ -90,13 +98,58 @@ def scaled_mm(
     out_dtype: Any = None,
     use_fast_accum: bool = False,
 ) -> Any:
-    """Two matrices of 8-bit floats with a scale each, or one for each row of `a` and column of `b`."""
+    """Two matrices of 8-bit floats with a scale each, or of rows of `a` and columns of `b`, or of blocks."""
     floats(a, b)
     fits(a.dim() == 2 == b.dim() and a.shape[1] == b.shape[0], "_scaled_mm takes matrices")
     if scale_result is not None or out_dtype not in _STORED:
         raise rt.Unsupported(f"there is none that stores {a.dtype if out_dtype is None else out_dtype}, or scales it")
-    of_rows, of_columns = _each(scale_a, (a.shape[0], 1)), _each(scale_b, (1, b.shape[1]))
+    (rows, depth), columns = a.shape, b.shape[1]
+    blocks = -(-depth // BLOCK), -(-columns // BLOCK)
+    if blocks != (1, 1) and scale_a.shape == (rows, blocks[0]) and scale_b.shape == blocks:
+        return _scaled_by_blocks(a, b, scale_a, scale_b, bias, out_dtype)
+    of_rows, of_columns = _each(scale_a, (rows, 1)), _each(scale_b, (1, columns))
     return SCALED_BYTES.compute(a, b.t(), of_rows, of_columns, bias, element=out_dtype)
+
+
+def scaled_mm_v2(
+    a: Any,
+    b: Any,
+    scale_a: Sequence[Any],
+    recipe_a: Sequence[int],
+    swizzle_a: Sequence[int],
+    scale_b: Sequence[Any],
+    recipe_b: Sequence[int],
+    swizzle_b: Sequence[int],
+    bias: Any = None,
+    out_dtype: Any = None,
+    contraction_dim: Sequence[int] = (),
+    use_fast_accum: bool = False,
+) -> Any:
+    """The same, where numbers of torch's ScalingType say what scales belong to."""
+    floats(a, b)
+    fits(a.dim() == 2 == b.dim() and a.shape[1] == b.shape[0], "_scaled_mm_v2 takes matrices")
+    recipes = *recipe_a, *recipe_b
+    if recipes not in _RECIPES or len(scale_a) != 1 or len(scale_b) != 1:
+        raise rt.Unsupported(f"there is none of recipes {[*recipe_a]} and {[*recipe_b]}; needs {_NAMED}")
+    if any((*swizzle_a, *swizzle_b)) or contraction_dim:
+        raise rt.Unsupported("there is none of swizzled scales, or along other dims")
+    (of_a,), (of_b,) = scale_a, scale_b
+    if recipes != _BLOCKS:
+        return scaled_mm(a, b, of_a, of_b, bias, None, out_dtype)
+    if out_dtype not in _STORED:
+        raise rt.Unsupported(f"there is none that stores {a.dtype if out_dtype is None else out_dtype}")
+    parts, bands = -(-a.shape[1] // BLOCK), -(-b.shape[1] // BLOCK)
+    fits(of_a.dim() == 2 == of_b.dim(), "scales of blocks are matrices")
+    fits(of_a.shape[0] == a.shape[0] and of_a.shape[1] >= parts, "scale_a has other rows, or fewer blocks")
+    fits(of_b.shape[0] >= parts and of_b.shape[1] == bands, "scale_b has other columns, or fewer blocks")
+    return _scaled_by_blocks(a, b, of_a[:, :parts], of_b[:parts], bias, out_dtype)  # torch may want more, for alignment
+
+
+def _scaled_by_blocks(a: Any, b: Any, scale_a: Any, scale_b: Any, bias: Any, out_dtype: Any) -> Any:
+    """With a scale for each 128 of a row of `a`, and for each 128 x 128 of `b`."""
+    if bias is not None or {a.dtype, b.dtype} != {torch.float8_e4m3fn}:
+        raise rt.Unsupported(f"with scales of blocks there is none with a bias, or of {a.dtype} and {b.dtype}")
+    return SCALED_BLOCKS.compute(a, b.t(), scale_a, scale_b.t(), element=out_dtype)
 
 
 def _each(scale: Any, shape: tuple[int, int]) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import ClassVar, Self
@@ -23,6 +23,7 @@ _WORTH_SPLITTING = 4  # turns of a block: below that, a second launch costs more
 _MANY_CELLS, _MANY_TERMS = 100_000, 16
 _WAVE = 528  # blocks that run at once: four on each of an H100's multiprocessors
 _ENOUGH_BLOCKS = 1056  # eight for each of an H200's multiprocessors
+_TURNS_OF_INVARIANT = 64  # of a block, of a sum with one order for all batches: with fewer, other blocks take a part
 _WARP = 32
 Axis = tuple[str, int]  # of a dim, counted from the front
 Group = tuple[str, ...]  # dims whose product runs along each of a tensor's axes
@@ -107,13 +108,16 @@ class IndexSpace:
     def size(self, dim: str) -> int:
         return math.prod(n for (of, _), n in (*self.extent.items(), *self.beside.items()) if of == dim)
 
-    def run_apart_from(self, summed: Sequence[str]) -> int:
-        """The number of kept cells before the next step along a summed axis; 0 if the last long axis is summed."""
+    def run_apart_from(self, summed: Sequence[str], batch: Collection[str] = ()) -> int:
+        """The number of kept cells before the next step along a summed axis; 0 if the last long axis is summed.
+
+        Axes of the `batch` count as long.
+        """
         run = 1
         for (dim, _), n in reversed(self.extent.items()):
             if n > 1 and dim in summed:
                 break
-            run *= max(1, n)
+            run *= max(2 if dim in batch else 1, n)
         return run if run > 1 else 0
 
     def axes_along(self, groups: Sequence[Group]) -> list[tuple[Axis, ...]]:
@@ -163,7 +167,8 @@ class Cut:
 
     ROWS: an owner is a kept cell, whose terms come in packs along the last axis. COLUMNS: an owner is a pack of kept
     cells along the last axis. SINGLES: an owner is a kept cell. `slices` threads of a block share an owner, `splits`
-    blocks share a sum; singles have one of each.
+    blocks share a sum; singles have one of each. All of these follow from the number of terms alone, whatever is kept,
+    in an `invariant` cut.
     """
 
     walk: str
@@ -173,6 +178,7 @@ class Cut:
     blocks: int
     splits: int
     per_split: int
+    invariant: bool = False
 
     @classmethod
     def of(cls, kept: int, summed: int, run: int, vec: int, schedule: Schedule, *, cheap: bool = True) -> Cut:
@@ -208,9 +214,23 @@ class Cut:
         splits = max(1, -(-units // max(1, per_split)))
         return cls("rows" if last_is_summed else "columns", kept, units, slices, groups, splits, per_split)
 
+    @classmethod
+    def invariant_of(cls, kept: int, summed: int, run: int, vec: int, schedule: Schedule) -> Cut:
+        """One order of additions, however many cells are kept: a thread has some terms at least, a block many turns."""
+        threads, packs, by_row = schedule.threads, schedule["packs"], run == 0
+        units, owners = (-(-summed // vec), kept) if by_row else (summed, -(-kept // vec))
+        most = threads if by_row else threads // _WARP
+        slices = min(most, _power_of_two(max(1, units // (packs * _WORTH_SPLITTING))))
+        turn = slices * packs
+        turns = -(-units // turn)
+        splits = max(1, turns // _TURNS_OF_INVARIANT) if schedule["blocks"] > 1 else 1
+        per_split = max(1, -(-turns // splits)) * turn
+        walk, groups = "rows" if by_row else "columns", _blocks(owners, threads, slices)
+        return cls(walk, kept, units, slices, groups, max(1, -(-units // per_split)), per_split, invariant=True)
+
     def reduce_slices(self, schedule: Schedule) -> int:
         """How many threads share a kept cell when splits are added up."""
-        owners = min(32, _power_of_two(self.kept))
+        owners = _WARP if self.invariant else min(_WARP, _power_of_two(self.kept))
         return schedule.threads // owners
 
     def words(self, schedule: Schedule) -> list[int]:

@@ -40,6 +40,7 @@ class PassedPlan(Plan[M]):
     SUMMED: ClassVar[tuple[str, ...]] = ()  # dims that sums run over
     SUMS: ClassVar[tuple[str, ...]] = ()  # for each, the descriptor's flag that says it is wanted, or ""
     SUM_BYTES: ClassVar[tuple[int, ...]] = ()  # for each, bytes of a part in scratch; 0: the accumulator's; () for all
+    INVARIANT: ClassVar[tuple[str, ...]] = ()  # dims of which sums along others have one order, however long they are
     AXES: ClassVar[dict[str, tuple[Group, ...]]] = {}  # argument -> the dims that its axes run along
     NUMBER: ClassVar[int] = 0  # of a pass: which it is, from 1
     LOOP: ClassVar[int] = 0  # of a pass: those of one number run for each chunk of a dim, one after the other

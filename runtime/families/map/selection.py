@@ -60,6 +60,7 @@ class MapSelection(PassedPlan[M]):
     def of_pass(cls, plan: type[Any], declared: MapPass) -> dict[str, Any]:
         """Where its arrays lie, and what its sums make."""
         axes = {"AXES": {name: plan.AXES[name] for name in (*declared.reads, *declared.writes)}}
+        axes |= {"INVARIANT": plan.INVARIANT}
         whole = declared.sums and declared.sum_outputs is None
         return {**axes, "SUM_OUTPUTS": declared.writes} if whole else axes
 
@@ -102,6 +103,8 @@ class MapSelection(PassedPlan[M]):
             return ListCut.of(lists, cells, keys, positions, vec, schedule)
         summed = math.prod(n for (dim, _), n in space.extent.items() if dim in cls.SUMMED)
         kept = math.prod(n for (dim, _), n in space.extent.items() if dim not in cls.SUMMED)
+        if cls.INVARIANT and not {*cls.INVARIANT} & {*cls.SUMMED}:
+            return Cut.invariant_of(kept, summed, space.run_apart_from(cls.SUMMED, cls.INVARIANT), vec, schedule)
         run = space.run_apart_from(cls.SUMMED)
         return Cut.of(kept, summed, run, vec, schedule, cheap=not any(cls.SUM_BYTES))
 

@@ -137,7 +137,11 @@ def test_groups_of_rows_have_the_bits_of_their_own_product() -> None:
         for group, (begin, end) in enumerate(((0, 3), (3, 3), (3, 8), (8, 9))):
             assert torch.equal(y[begin:end], x[begin:end] @ w[group])
         assert torch.equal(torch._grouped_mm(x.expand(4, 9, 6), w), torch.bmm(x.expand(4, 9, 6), w))
-        with pytest.raises(Unsupported, match="rows in groups only"):
+        # Columns in groups: each has the matrix of its group on the left.
+        y = torch._grouped_mm(w.mT, x.t(), offs=ends)
+        for group, (begin, end) in enumerate(((0, 3), (3, 3), (3, 8), (8, 9))):
+            assert torch.equal(y[:, begin:end], w[group].t() @ x[begin:end].t())
+        with pytest.raises(Unsupported, match="rows or columns in groups only"):
             torch._grouped_mm(x.t(), x, offs=torch.tensor([4, 9], dtype=torch.int32))
 
 
@@ -157,6 +161,48 @@ def test_products_of_8_bit_floats_have_the_same_bits_for_each_row() -> None:
             torch._scaled_mm(a, b, one, one)
         with pytest.raises(Unsupported, match=r"not \(20, 2\)"):
             torch._scaled_mm(a, b, torch.ones(20, 2), of_b, out_dtype=torch.bfloat16)
+
+
+def test_products_with_scales_of_blocks_have_the_same_bits_for_each_row() -> None:
+    torch.manual_seed(0)
+    rows, depth, columns = 20, 272, 144
+    a = torch.randn(rows, depth).to(torch.float8_e4m3fn)
+    b = torch.randn(columns, depth).to(torch.float8_e4m3fn).t()
+    of_a, of_b = torch.rand(rows, 3) + 0.5, torch.rand(3, 2) + 0.5
+    wide_b = of_b.repeat_interleave(128, 0)[:depth].repeat_interleave(128, 1)[:, :columns]
+    exact = (a.double() * of_a.repeat_interleave(128, 1)[:, :depth]) @ (b.double() * wide_b)
+    padded = torch.cat((of_b, torch.full((1, 2), torch.nan)))
+    with on():
+        y = torch._scaled_mm(a, b, of_a, of_b, out_dtype=torch.bfloat16)
+        torch.testing.assert_close(y.double(), exact, rtol=2**-8, atol=0.05)
+        assert torch.equal(torch._scaled_mm(a[7:9], b, of_a[7:9], of_b, out_dtype=torch.bfloat16), y[7:9])
+        with pytest.raises(Unsupported, match="with scales of blocks there is none with a bias"):
+            torch._scaled_mm(a, b, of_a, of_b, torch.ones(columns), out_dtype=torch.bfloat16)
+        if hasattr(torch, "_scaled_mm_v2"):
+            for scales in (of_b, padded):
+                assert torch.equal(_scaled(a, b, of_a, 4, scales, 5), y)
+
+
+@pytest.mark.skipif(not hasattr(torch, "_scaled_mm_v2"), reason="torch has no _scaled_mm_v2")
+def test_recipes_say_what_scales_belong_to() -> None:
+    torch.manual_seed(0)
+    a, b = torch.randn(20, 48).to(torch.float8_e4m3fn), torch.randn(32, 48).to(torch.float8_e5m2).t()
+    of_a, of_b, one = torch.rand(20, 1) + 0.5, torch.rand(1, 32) + 0.5, torch.tensor(1.5)
+    with on():
+        for given in ((of_a, 1, of_b, 1), (one, 0, one, 0)):
+            expected = torch._scaled_mm(a, b, given[0], given[2], out_dtype=torch.bfloat16)
+            assert torch.equal(_scaled(a, b, *given), expected)
+            out = torch.empty_like(expected)
+            _scaled(a, b, *given, out=out)
+            assert torch.equal(out, expected)
+        with pytest.raises(Unsupported, match=r"recipes \[3\] and \[3\]; needs TensorWise or RowWise twice"):
+            _scaled(a, b, of_a, 3, of_b, 3)
+        with pytest.raises(Unsupported, match="swizzled scales"):
+            torch._scaled_mm_v2(a, b, [one], [0], [1], [one], [0], [1], None, torch.bfloat16)
+
+
+def _scaled(a: Any, b: Any, of_a: Any, recipe_a: int, of_b: Any, recipe_b: int, **out: Any) -> Any:
+    return torch._scaled_mm_v2(a, b, [of_a], [recipe_a], [], [of_b], [recipe_b], [], None, torch.bfloat16, **out)
 
 
 def test_what_is_exact_is_left_to_torch() -> None:

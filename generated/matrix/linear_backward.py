@@ -40,6 +40,7 @@ class LinearBackwardPlan(rt.MatmulPlan[LinearBackwardDescriptor]):
     PROMISES = rt.table(dx=("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
                         dw=("deterministic", "bit_stable_on_same_hardware"),
                         dbias=("deterministic", "bit_stable_on_same_hardware"))
+    NUMERICS = 2
     EXTENTS = (rt.Extent("tokens", "dy", axis=0), rt.Extent("in_features", "x", axis=1),
                rt.Extent("out_features", "dy", axis=1))
     GRADIENT = rt.Gradient("linear", rt.table(dy="y"), rt.table(dx="x", dw="w", dbias="bias"))

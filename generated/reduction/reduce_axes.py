@@ -35,6 +35,7 @@ class ReduceAxesPlan(rt.MapPlan[ReduceAxesDescriptor]):
         rt.Argument("y", "out", "array", dtypes=("T", "acc"), doc="the result"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch")
+    NUMERICS = 2
     EXTENTS = (rt.Extent("input_shape", "x"),)
     AXES = rt.table(y=(("kept",),))
     SUMMED = ("cell",)

@@ -36,6 +36,7 @@ class ReduceAxesBackwardPlan(rt.MapPlan[ReduceAxesBackwardDescriptor]):
         rt.Argument("dx", "out", "array", may_alias=("x",), doc="gradient with respect to x"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch")
+    NUMERICS = 2
     EXTENTS = (rt.Extent("input_shape", "x"),)
     GRADIENT = rt.Gradient("reduce_axes", rt.table(dy="y"), rt.table(dx="x"))
     AXES = rt.table(dy=(("kept",),), y_prod_held=(("kept",),), the_prod_prod_held=(("kept",),),

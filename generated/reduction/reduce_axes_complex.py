@@ -32,6 +32,7 @@ class ReduceAxesComplexPlan(rt.MapPlan[ReduceAxesComplexDescriptor]):
     OP = "reduce_axes_complex"
     TENSORS = (rt.Argument("x", "in", "array", doc="input"), rt.Argument("y", "out", "array", doc="the result"))
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch")
+    NUMERICS = 2
     EXTENTS = (rt.Extent("input_shape", "x"),)
     AXES = rt.table(y=(("kept",),))
     SUMMED = ("cell",)

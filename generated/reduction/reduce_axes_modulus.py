@@ -35,6 +35,7 @@ class ReduceAxesModulusPlan(rt.MapPlan[ReduceAxesModulusDescriptor]):
         rt.Argument("y", "out", "array", dtypes=("acc",), doc="the result"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware")
+    NUMERICS = 2
     EXTENTS = (rt.Extent("input_shape", "x"),)
     AXES = rt.table(y=(("kept",),))
     SUMMED = ("cell",)

@@ -36,6 +36,7 @@ class ReduceAxesModulusBackwardPlan(rt.MapPlan[ReduceAxesModulusBackwardDescript
         rt.Argument("dx", "out", "array", may_alias=("x",), doc="gradient with respect to x"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware")
+    NUMERICS = 2
     EXTENTS = (rt.Extent("input_shape", "x"),)
     GRADIENT = rt.Gradient("reduce_axes_modulus", rt.table(dy="y"), rt.table(dx="x"))
     AXES = rt.table(dy=(("kept",),), dx_re_part_norm2_held=(("kept",),), dx_im_part_norm2_held=(("kept",),),

@@ -34,6 +34,7 @@ class RepeatBackwardPlan(rt.MapPlan[RepeatBackwardDescriptor]):
     )
     CHECK_ORDER = ("dx", "dy")
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch")
+    NUMERICS = 2
     GRADIENT = rt.Gradient("repeat", rt.table(dy="y"), rt.table(dx="x"))
     AXES = rt.table(dx=(("cell",),))
     SUMMED = ("copy",)

@@ -110,6 +110,8 @@ class MapPlan(MapSelection[M]):
             optional = [name for name, argument in self.ARGUMENTS.items() if argument.optional]
             constants = {"LAYOUT": layout.upper(), "WIDE": int(wide), "WALK": walk.upper()}
             constants["SPLAT"] = sum(1 << operand for operand in splat)
+            if splat and self._alike:
+                constants["ALIKE"] = ",".join(map(str, self._alike))
             if self.BOUNDS and not wide:
                 constants["SHORT"] = 1
             if self.FILLS:
@@ -171,8 +173,7 @@ class MapPlan(MapSelection[M]):
         wide, copies = self._wide or self._is_far(views, list(steps), kept, across), math.prod(across.extents)
         walk = self._cut.walk if self._cut else "copies" if copies > 1 else "cells"
         along = across if walk == "rows" else kept
-        is_usual = layout == "packed" and not any(along.strides[n][-1] for n in self._splat)
-        splat = self._splat if is_usual else ()
+        splat = self._splat if layout == "packed" and self._is_usual(along, (kept, across)) else ()
         source = self._source(layout, walk, types, skipped, wide, splat)
         schedule = self.sku.schedule
         assert isinstance(schedule, Schedule)
@@ -180,6 +181,11 @@ class MapPlan(MapSelection[M]):
         cut = self._cut or CellCut.of(math.prod(kept.extents), copies, layout, vec, schedule)
         words = self._words(views, packed, kept, across, cut.words(schedule), wide=wide)
         return Geometry(source, words, cut.grids(schedule) if written else (), schedule.threads)
+
+    def _is_usual(self, along: _Side, sides: Sequence[_Side]) -> bool:
+        """Whether operands have one element for all cells of a pack, and equal strides, where their dims say so."""
+        is_splat = not any(along.strides[n][-1] for n in self._splat)
+        return is_splat and all(of.strides[n] == of.strides[m] for of in sides for n, m in enumerate(self._alike))
 
     def _list_geometry(
         self, views: Views, steps: Mapping[str, Mapping[Axis, int]], cut: ListCut, skipped: tuple[str, ...]
@@ -207,7 +213,7 @@ class MapPlan(MapSelection[M]):
         if layout not in self.layouts:
             raise self._other_layout(layout)
         wide = self._wide or self._is_far(views, operands, kept, across)
-        is_usual = layout == "packed" and not any(kept.strides[n][-1] for n in self._splat)
+        is_usual = layout == "packed" and self._is_usual(kept, (kept, across))
         source = self._source(layout, "lists", types, skipped, wide, self._splat if is_usual else ())
         words = self._words(
             views, packed, kept, across, cut.words(schedule), wide=wide, lists=cut.list_words(step, (), schedule)

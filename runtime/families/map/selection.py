@@ -155,6 +155,20 @@ class MapSelection(PassedPlan[M]):
         return tuple(number for number, name in enumerate(self._operands) if name in names)
 
     @cached_property
+    def _alike(self) -> tuple[int, ...]:
+        """For each operand, the first one that by its dims has the same strides; () if none has another's."""
+        first: dict[Any, int] = {}
+        alike = tuple(
+            first.setdefault((self.AXES[name], self.PLACED.get(name)) if self._is_there(name) else name, number)
+            for number, name in enumerate(self._operands)
+        )
+        return alike if len({*alike}) < len(alike) else ()
+
+    def _is_there(self, operand: str) -> bool:
+        """Whether it is an array, and present."""
+        return operand in self.ARGUMENTS and self.present(operand)
+
+    @cached_property
     def _operands(self) -> tuple[str, ...]:
         """What has an offset for each cell: arguments that are more than a number, and indices."""
         arrays = [n for n, a in self.ARGUMENTS.items() if self.AXES[n] or a.written or n in self.COPIES.values()]

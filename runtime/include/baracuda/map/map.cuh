@@ -113,7 +113,7 @@ template <class I, int OPERANDS, Layout LAYOUT, int N, bool ROWS> struct Terms {
             run[k] = origin;
 #pragma unroll
             for (int o = 0; o < OPERANDS; ++o)
-                run[k].base[o] = walker.begin[0][o] + (exists ? column + I(k) * step : column) * I(stride[o][0]);
+                run[k].base[o] = walker.begin[0][o] + (exists ? column + I(k) * step : column) * I(stride[alike(o)][0]);
         }
         return true;
     }
@@ -127,7 +127,7 @@ template <class I, int OPERANDS, Layout LAYOUT, int N, bool ROWS> struct Terms {
             const I column = walker.seek(unit, summed, stride);
             run = origin;
 #pragma unroll
-            for (int o = 0; o < OPERANDS; ++o) run.base[o] = walker.begin[0][o] + column * I(stride[o][0]);
+            for (int o = 0; o < OPERANDS; ++o) run.base[o] = walker.begin[0][o] + column * I(stride[alike(o)][0]);
         } else {
             if constexpr (R::ONE_PLACE || R::ROWS) {
                 return place_in_row(run, walker.seek(unit * N, summed, stride), summed, stride);

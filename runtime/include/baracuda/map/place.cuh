@@ -119,6 +119,16 @@ template <Layout LAYOUT, int N, int PACKS> __device__ bool all_live(const int (&
     return all;
 }
 
+// The first operand that has the strides of another one, where the plan knows: compilers compute offsets of both once.
+__device__ constexpr int alike(int operand) {
+#ifdef BARACUDA_ALIKE
+    constexpr int FIRST[] = {BARACUDA_ALIKE};
+    return FIRST[operand];
+#else
+    return operand;
+#endif
+}
+
 // Strides of operands along the axes of a space.
 template <int OPERANDS> using Strides = long long[OPERANDS][MAX_AXES];
 
@@ -142,7 +152,7 @@ __device__ void locate(I (&at)[CELLS][OPERANDS], const I (&cell)[CELLS], const S
             const I quotient = divides ? divide(rest[c], space.magic[axis], space.shift[axis]) : 0;
             const I index = rest[c] - quotient * I(space.extent[axis]);
 #pragma unroll
-            for (int o = 0; o < OPERANDS; ++o) at[c][o] += index * I(stride[o][axis]);
+            for (int o = 0; o < OPERANDS; ++o) at[c][o] += index * I(stride[alike(o)][axis]);
             rest[c] = quotient;
         }
     };
@@ -224,7 +234,7 @@ template <class I, int OPERANDS, Layout LAYOUT, int N> struct Run {
 #pragma unroll
         for (int o = 0; o < OPERANDS; ++o) {
             base[o] = 0;
-            last_stride[o] = I(stride[o][0]);
+            last_stride[o] = I(stride[alike(o)][0]);
         }
     }
 

@@ -35,12 +35,12 @@ struct Program : MapProgram {
             });
         }
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
-            const i64 segment_size = i64(args.segment_size);
+            const whole_t segment_size = whole_t(args.segment_size);
             lanes.each([&](const auto& lane) {
                 const i64 ids_ = i64(lane.in(args.ids_));
                 const acc_t count_read_ = lane.in(count_read_slice());
                 const acc_t dy_read_ = lane.in(dy_read_slice());
-                lane.store(args.dx_, T(0ll <= ids_ && ids_ < segment_size
+                lane.store(args.dx_, T(0 <= ids_ && ids_ < segment_size
                     ? acc_t(1.0) / math::maximum(count_read_, acc_t(1.0)) * dy_read_ : acc_t(0.0)));
             });
         }

@@ -40,6 +40,7 @@ class SegmentMeanBackwardPlan(rt.MapPlan[SegmentMeanBackwardDescriptor]):
     AXES = rt.table(dy=(("segment",), ("d",)), ids=(("i",),), count=(("segment",),))
     PLACED = rt.table(dy=("segment",), count=("segment",))
     SIZES = ("segment",)
+    BOUNDS = ("_segment",)
 
     def run(self, *, dy: rt.Array, ids: rt.Array, count: rt.Array, dx: rt.Array, workspace: rt.Workspace = None,
             stream: rt.Stream = None) -> None:

@@ -6,7 +6,7 @@ with an underscore before its name and at least 1, so that what is made of a bou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ...program import Expr
@@ -23,17 +23,13 @@ Bound = frozenset[Term]  # the largest of which is the bound
 Bounds = Mapping[str, Bound]  # of names of whole numbers that have one
 
 
-def bounds_of(bodies: Iterable[Body]) -> tuple[str, ...]:
+def bounds_of(bodies: Sequence[Body]) -> tuple[str, ...]:
     """The bounds of what bodies compute of indices, sizes and fields; () where there is nothing, or one is too long."""
-    terms, computes = set[Term](), False
-    for exprs, bounds in _scopes(bodies):
-        for expr in exprs:
-            found = _tops(expr, bounds)
-            computes = computes or any(isinstance(term, tuple) for term in found)
-            terms |= found
-        computes = computes or any(isinstance(e, Read) for x in exprs for e in walk(x))
+    terms = {term for exprs, bounds in _scopes(bodies) for expr in exprs for term in _tops(expr, bounds)}
+    if not any(isinstance(term, tuple) for term in terms) and not any(body.placed for body in bodies):
+        return ()
     texts = tuple(sorted(_text(term) for term in _largest(terms)))
-    return texts if computes and len(texts) <= _MOST and max(map(len, texts)) <= _LONGEST else ()
+    return texts if len(texts) <= _MOST and all(len(text) <= _LONGEST for text in texts) else ()
 
 
 def long_scalars(bodies: Iterable[Body]) -> frozenset[str]:

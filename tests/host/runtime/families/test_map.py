@@ -30,6 +30,10 @@ from baracuda.generated import (
     AlibiBackwardPlan,
     AlibiDescriptor,
     AlibiPlan,
+    AvgPool2dDescriptor,
+    AvgPool2dPlan,
+    Pad2dDescriptor,
+    Pad2dPlan,
     RepeatBackwardDescriptor,
     RepeatBackwardPlan,
     RepeatDescriptor,
@@ -37,6 +41,7 @@ from baracuda.generated import (
 )
 from baracuda.runtime.families.map import geometry as map_geometry
 from baracuda.runtime.families.map import plan as map_
+from baracuda.runtime.families.map import selection as map_selection
 from baracuda.runtime.families.map.geometry import MAX_AXES, space_words
 from baracuda.runtime.plans.schedule import Schedule
 
@@ -335,7 +340,8 @@ def test_single_cells_add_in_one_order(element: str, monkeypatch: pytest.MonkeyP
         terms = dy.astype(acc).reshape(axes).transpose(*range(0, len(axes), 2), *kept).reshape(-1, *shape)
         wanted = _in_turns(terms, 32 // dy.itemsize).astype(dy.dtype)
         for most in (2**31, 1):
-            monkeypatch.setattr(map_, "_NARROW", most)
+            monkeypatch.setattr(map_, "NARROW", most)
+            monkeypatch.setattr(map_selection, "NARROW", most)
             RepeatBackwardPlan._selected.clear()
             plan = _repeat_backward_plan(shape, repeats, element)
             assert plan._cut is not None and plan._cut.walk == "singles" and plan._wide is (most == 1)
@@ -398,7 +404,8 @@ def test_wide_indices_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> Non
     dy, shape, repeats = _normal((27, 66), "f32"), (9, 22), (3, 3)
     results = []
     for most in (2**31, 1):
-        monkeypatch.setattr(map_, "_NARROW", most)
+        monkeypatch.setattr(map_, "NARROW", most)
+        monkeypatch.setattr(map_selection, "NARROW", most)
         RepeatBackwardPlan._selected.clear()
         RepeatPlan._selected.clear()
         dx, y = np.zeros(shape, np.float32), np.zeros((27, 66), np.float32)
@@ -411,6 +418,29 @@ def test_wide_indices_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> Non
     RepeatBackwardPlan._selected.clear()
     RepeatPlan._selected.clear()
     assert np.array_equal(*results)
+
+
+def test_places_beyond_31_bits_are_computed_with_64(watched: None) -> None:
+    """A window every 2^31 rows: one, whose place would be negative with 32 bits if there were another."""
+    x = _normal((1, 1, 4, 4), "f32")
+    for stride, wide in ((2**30, False), (2**31, True), (2**40, True)):
+        descriptor = AvgPool2dDescriptor(kernel=1, stride=stride, batch=1, channels=1, height=4, width=4, element="f32")
+        plan: Any = AvgPool2dPlan.select(descriptor, device="host")
+        y = np.full((1, 1, 1, 1), np.nan, np.float32)
+        _run(plan, x=x, y=y)
+        assert plan._wide is wide and y[0, 0, 0, 0] == x[0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(("value", "is_exact"), [(0.5, True), (0.1, False), (math.inf, True), (math.nan, False)])
+def test_what_lies_outside_is_a_number_of_the_accumulator(watched: None, value: float, is_exact: bool) -> None:
+    """Whether or not arrays can hold it; programs may compute with it before it is rounded."""
+    sizes = {"batch": 2, "height": 3, "width": 5, "top": 1, "bottom": 0, "left": 2, "right": 9}
+    plan: Any = Pad2dPlan.select(Pad2dDescriptor(**sizes, value=value, element="bf16"), device="host")
+    x, y = _normal((2, 3, 5), "bf16"), np.zeros((2, 4, 16), _normal((1,), "bf16").dtype)
+    _run(plan, x=x, y=y)
+    wanted = np.pad(x, ((0, 0), (1, 0), (2, 9)), constant_values=np.float32(value))
+    assert np.array_equal(y, wanted, equal_nan=True)
+    assert plan._holds_fills(()) is is_exact
 
 
 @pytest.mark.parametrize(("wide", "bits"), [(False, 32), (True, 64)])

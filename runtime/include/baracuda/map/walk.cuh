@@ -401,9 +401,14 @@ template <class Program> __device__ constexpr int blocks_of_cells(int operands) 
 // embedding take 94 us of an H100 with 8 blocks, 105 with 6, 112 with 4.
 template <auto... READS, auto... WRITES, class... Places>
 Int<sizeof...(Places)> arrays_placed(const Body<Reads<READS...>, Writes<WRITES...>, Places...>&);
+constexpr bool STORED = WALK == Walk::CELLS || WALK == Walk::COPIES;
 template <class Program> __device__ constexpr int blocks_of_places() {
-    using Cells = typename Program::Cells;
-    return decltype(arrays_placed(*static_cast<Cells*>(nullptr)))::VALUE == 1 && sizeof(Element) > 1 ? 8 : 6;
+    if constexpr (STORED && LAYOUT == Layout::PACKED) {
+        using Cells = typename Program::Cells;
+        return decltype(arrays_placed(*static_cast<Cells*>(nullptr)))::VALUE == 1 && sizeof(Element) > 1 ? 8 : 6;
+    } else {
+        return STORED ? 3 : 1;
+    }
 }
 template <class Program> __device__ constexpr int blocks_of_columns(int operands) {
     if (operands >= MANY_OPERANDS) return LAYOUT == Layout::PACKED ? 2 : 1;
@@ -423,12 +428,10 @@ template <class Program> __device__ constexpr bool sums_gathered_packs() {
 }
 template <class Program> __device__ constexpr int blocks_per_sm() {
     constexpr int OPERANDS = Program::Args::OPERANDS - count_splat();
-    constexpr bool STORED = WALK == Walk::CELLS || WALK == Walk::COPIES;
     if (BARACUDA_WIDE || WALK == Walk::ORDER) return 1;
     if (WALK == Walk::LISTS) return LAYOUT == Layout::PACKED ? 4 : 3;
     if (sums_gathered_packs<Program>()) return 2;
-    if constexpr (Program::PLACED && STORED) return LAYOUT == Layout::PACKED ? blocks_of_places<Program>() : 3;
-    if (Program::PLACED) return 1;
+    if (Program::PLACED) return blocks_of_places<Program>();
     // Measured: f64 4131 GB/s with 6 blocks, 3934 with 8; bf16 3379 and 3550.
     if (WALK == Walk::SINGLES) return sizeof(Element) > 4 ? 6 : 8;
     if constexpr (STORED) return blocks_of_cells<Program>(OPERANDS);

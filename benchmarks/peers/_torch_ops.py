@@ -191,7 +191,10 @@ def _grouped_mm(fields: Fields, t: Tensors) -> dict[str, Any]:
 
 
 def _k_grouped_mm(fields: Fields, t: Tensors) -> dict[str, Any]:
-    return {"y": torch._grouped_mm(t["a"], t["b"], offs=t["ends"])}
+    """A product for each group: torch._grouped_mm of matrices takes no groups of odd sizes."""
+    ends = t["ends"].tolist()
+    pairs = zip([0, *ends], ends, strict=False)
+    return {"y": torch.stack([t["a"][:, begin:end] @ t["b"][begin:end] for begin, end in pairs])}
 
 
 def _linear_swiglu(fields: Fields, t: Tensors) -> dict[str, Any]:
@@ -301,6 +304,14 @@ def _max_pool2d(fields: Fields, t: Tensors) -> dict[str, Any]:
     return {"y": y, "indices": indices}
 
 
+def _max_pool2d_backward(fields: Fields, t: Tensors) -> dict[str, Any]:
+    kernel, pad, dilation = fields["kernel"], fields.get("pad", 0), fields.get("dilation", 1)
+    sizes = kernel, fields.get("stride", kernel), pad, dilation
+    x = t["dy"].new_empty([fields[name] for name in ("batch", "channels", "height", "width")])
+    each = ([size, size] for size in sizes)
+    return {"dx": torch.ops.aten.max_pool2d_with_indices_backward(t["dy"], x, *each, False, t["indices"])}
+
+
 def _reflect_pad2d(fields: Fields, t: Tensors) -> dict[str, Any]:
     return {"y": F.pad(t["x"], [fields[side] for side in ("left", "right", "top", "bottom")], mode="reflect")}
 
@@ -370,6 +381,7 @@ BACKWARD: dict[str, Function] = {
     "embedding_backward": _embedding_backward,
     "alibi_backward": _alibi_backward,
     "repeat_backward": _repeat_backward,
+    "max_pool2d_backward": _max_pool2d_backward,
     "softmax_backward": _softmax_backward,
     "log_softmax_backward": _log_softmax_backward,
     "topk_softmax_backward": _topk_softmax_backward,

@@ -28,11 +28,17 @@ def test_values_and_gradients_are_the_host_devices(op: str) -> None:
             torch.testing.assert_close(found, wanted, rtol=1e-8, atol=1e-8, check_device=False)
 
 
+CHECKS = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
+
+
 @pytest.mark.parametrize("op", FORWARDS)
 def test_opcheck(op: str) -> None:
     problem = problems(op, "f32")[0]
     tensors = needing(problem, numbers(problem, device=DEVICE))
-    torch.library.opcheck(overload(op), [tensors.get(a.name) for a in signature(op).inputs], given(problem))
+    arguments = [tensors.get(a.name) for a in signature(op).inputs]
+    # The check of the schema multiplies inputs by 0, which torch has not for 8-bit floats.
+    of_bytes = any(tensor.is_floating_point() and tensor.itemsize == 1 for tensor in tensors.values())
+    torch.library.opcheck(overload(op), arguments, given(problem), test_utils=CHECKS[of_bytes:])
 
 
 def random(*shape: int, dtype: Any = torch.float32, device: str = DEVICE) -> Any:

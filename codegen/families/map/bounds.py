@@ -20,6 +20,8 @@ _END = 2**31
 
 Term = int | str | tuple[str, "Term", "Term"]  # a sum ("+") or a product ("*") of two
 Bound = frozenset[Term]  # the largest of which is the bound
+_TERMS = 32  # as many as a bound may have, and be made of
+_UNKNOWN: Bound = frozenset({_END})
 Bounds = Mapping[str, Bound]  # of names of whole numbers that have one
 
 
@@ -28,7 +30,9 @@ def bounds_of(bodies: Sequence[Body]) -> tuple[str, ...]:
     terms = {term for exprs, bounds in _scopes(bodies) for expr in exprs for term in _tops(expr, bounds)}
     if not any(isinstance(term, tuple) for term in terms) and not any(body.placed for body in bodies):
         return ()
-    texts = tuple(sorted(_text(term) for term in _largest(terms)))
+    if (largest := _largest(terms)) == _UNKNOWN:
+        return ()
+    texts = tuple(sorted(_text(term) for term in largest))
     return texts if len(texts) <= _MOST and all(len(text) <= _LONGEST for text in texts) else ()
 
 
@@ -105,7 +109,7 @@ def _bound(expr: Expr, bounds: Bounds) -> Bound:
             of = _bound(a, bounds), _bound(b, bounds)
             if not all(of):
                 return frozenset()
-            return of[0] | of[1] if _OF_TWO[op] == "max" else _each(_OF_TWO[op], *of)
+            return _largest(of[0] | of[1]) if _OF_TWO[op] == "max" else _each(_OF_TWO[op], *of)
     return frozenset()
 
 
@@ -116,13 +120,22 @@ _OF_TWO |= dict.fromkeys(("where", "maximum", "minimum", "floor_divide", "remain
 
 def _each(op: str, a: Bound, b: Bound) -> Bound:
     """The bound of a sum or product of two numbers."""
+    if len(a) * len(b) > _TERMS or max(map(_size, a)) + max(map(_size, b)) > _TERMS:
+        return _UNKNOWN
     terms = frozenset[Term]((op[-1], x, y) for x in a for y in b)
     return _each("*", frozenset({2}), terms) if op == "2+" else _largest(terms)
+
+
+def _size(term: Term) -> int:
+    """How many numbers, fields and dims it is made of."""
+    return _size(term[1]) + _size(term[2]) if isinstance(term, tuple) else 1
 
 
 def _largest(terms: Iterable[Term]) -> Bound:
     """Without numbers, and what is part of another, if there is more."""
     found = {*terms}
+    if len(found) > _TERMS or _END in found:
+        return _UNKNOWN
     inner = {part for term in found for part in _parts(term)}
     return frozenset(term for term in found if term not in inner and not isinstance(term, int)) or frozenset(found)
 

@@ -18,6 +18,7 @@ from ...spec.scope import kinds_of
 from ...text import Name as Identifier
 from ...text import names
 from .batches import invariant
+from .bounds import bounds_of, long_scalars
 from .by_index import alone, lists_of
 from .kinds import KindGroup, computed, kind_groups
 from .op import Body, Entry, MapOp, PlacedRead, Store, Sum, joined
@@ -107,7 +108,7 @@ def _lowered(spec: MapSpec, spec_path: str, of_kinds: Mapping[str, Pass]) -> Map
         return joined({Identifier(kind): of for kind, of in bodies.items()})
 
     terms = body("terms", values, "sums")
-    return MapOp(
+    op = MapOp(
         **shared,
         arch=Identifier(first_arch(spec)),
         dims=tuple((Identifier(name), read_condition(dim.of, spec.descriptor)) for name, dim in spec.dims.items()),
@@ -129,6 +130,7 @@ def _lowered(spec: MapSpec, spec_path: str, of_kinds: Mapping[str, Pass]) -> Map
         kinds={name: kind for of in each.values() for name, kind in of.kinds.items()},
         kinds_offered=names(spec.kinds),
     )
+    return replace(op, bounds=bounds_of(op.bodies), long_scalars=long_scalars(op.bodies))
 
 
 def _entries(spec: MapSpec, *terms: Body, choice: bool) -> Iterable[Entry]:
@@ -169,6 +171,7 @@ class Lowering:
         self.tensors = {n: lower_tensor(n, t, spec, over=t.held) for n, t in spec.tensors.items()}
         self.kinds = dict(kinds_of(spec, parts.lines))
         self.copies = copies_of(spec, parts)
+        self._moves, self._stays = dict[str, frozenset[str]](), dict[str, frozenset[str]]()
         read = {name for line in parts.lines for name in parts.needed([line.name])}
         fields = spec.descriptor.items()
         self.scalars = tuple(scalar(n, f) for n, f in fields if f.is_number and n in read)
@@ -282,7 +285,9 @@ class Lowering:
             case Query(what="index", of=dim):
                 return frozenset({f"{dim}_index"})
             case Name(id=name) if (line := self.parts.line(name)) is not None:
-                return self._moving(line.expr)
+                if name not in self._moves:  # lines may name others twice, and these others
+                    self._moves[name] = self._moving(line.expr)
+                return self._moves[name]
             case Name(id=name):
                 return frozenset[str]({in_kernel(name)} if name in self.spec.inputs else ())
             case Read(tensor=tensor, dims=dims, places=places):
@@ -297,7 +302,9 @@ class Lowering:
             case Query() | Const():
                 return frozenset()
             case Name(id=name) if (line := self.parts.line(name)) is not None:
-                return self._still(line.expr)
+                if name not in self._stays:
+                    self._stays[name] = self._still(line.expr)
+                return self._stays[name]
             case Call(op="add" | "sub" | "neg", args=args):
                 return frozenset[str]().union(*map(self._still, args))
             case Call(op="mul", args=(a, b)):

@@ -15,7 +15,6 @@ from ...program.tree import Const, walk
 from ...program.tree import Name as FieldName
 from ...spec.names import in_kernel
 from ...text import Code, Name
-from .bounds import bounds_of, long_scalars
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +172,8 @@ class MapOp(Op):
     served: tuple[Name, ...] = ()  # of a pass: the kinds that take it, of an op that has some
     passes: tuple[MapOp, ...] = ()  # in order, of a program that takes several; then the op itself has no bodies
     made: tuple[tuple[Name, Name], ...] = ()  # of a factor that its cells make: what it is made of -> what reads that
+    bounds: tuple[str, ...] = ()  # of its whole numbers
+    long_scalars: frozenset[str] = frozenset()  # the fields that have 64 bits nevertheless
     makers: tuple[int, ...] = ()  # of a pass whose cells make a factor: the numbers of all that do
 
     @property
@@ -189,10 +190,6 @@ class MapOp(Op):
         return self.walks
 
     @property
-    def bounds(self) -> tuple[str, ...]:
-        return bounds_of(self.bodies)
-
-    @property
     def fills(self) -> tuple[tuple[Name, Name], ...]:
         """The fields that are read outside of arrays, each with an array; () if something else that is inexact is."""
         placed = [read for body in self.bodies for read in body.placed]
@@ -201,11 +198,6 @@ class MapOp(Op):
             return ()
         fields = ((of.outside.id, of.tensor.name) for of in placed if isinstance(of.outside, FieldName))
         return tuple(dict.fromkeys((Name(field), Name(tensor)) for field, tensor in fields))
-
-    @property
-    def long_scalars(self) -> frozenset[str]:
-        """The fields that have 64 bits nevertheless."""
-        return long_scalars(self.bodies)
 
     @property
     def headers(self) -> tuple[tuple[str, tuple[int, ...]], ...]:

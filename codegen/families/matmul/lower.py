@@ -33,7 +33,7 @@ def lower_matmul(spec: MapSpec, spec_path: str) -> MatmulOp:
         return whole
     factor, product = whole.passes
     assert isinstance(product, MatmulOp)
-    factor = replace(factor, makers=(1, 3))
+    factor = replace(factor, makers=(1, 3), bounds=())
     return replace(whole, passes=(factor, product, replace(fused(factor, product, roles), number=3)))
 
 
@@ -74,7 +74,7 @@ def _weights(product: Product) -> tuple[tuple[Name, tuple[tuple[str, int], ...]]
 def _of_product(op: MapOp, product: Product | None, chunks: tuple[tuple[Name, str], ...] = ()) -> MatmulOp:
     """The op of a product, or of several passes."""
     return MatmulOp(
-        **{f.name: getattr(op, f.name) for f in fields(MapOp)},
+        **{f.name: getattr(op, f.name) for f in fields(MapOp)} | {"bounds": ()},
         chunks=chunks,
         factors=(Name(product.left), Name(product.right)) if product else (),
         second=Name(product.second) if product and product.second else None,

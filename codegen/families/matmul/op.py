@@ -39,10 +39,6 @@ class MatmulOp(MapOp):
     def walks(self) -> Name:
         return Name("matrix")
 
-    @property
-    def bounds(self) -> tuple[str, ...]:
-        return ()
-
     def folder_of(self, of: MapOp) -> Name:
         return of.walks
 

@@ -73,3 +73,9 @@ def test_a_bound_that_is_long_is_none(tmp_path: Path) -> None:
 
 def test_numbers_that_no_place_is_made_of_need_no_bound(tmp_path: Path) -> None:
     assert lowered(tmp_path, "y = sum(where(index(i) < k, b, 2.0), j)")[0] == ()
+
+
+def test_lines_that_double_the_one_before_take_no_time(tmp_path: Path) -> None:
+    for step in ("{0} + {0} * {0}", "where({0} < s, {0} + 1, {0} * s)"):
+        lines = [f"a{n + 1} = {step.format(f'a{n}')}" for n in range(40)]
+        assert lowered(tmp_path, "|\n  " + "\n  ".join(["a0 = index(i) + k", *lines, "y = x[a40]"]))[0] == ()

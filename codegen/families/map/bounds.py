@@ -83,7 +83,8 @@ def _tops(expr: Expr, bounds: Bounds) -> set[Term]:
         case Call(op="where", args=(condition, a, b)):
             return _tops(condition, bounds) | _tops(a, bounds) | _tops(b, bounds)
         case _ if bound := _bound(expr, bounds):
-            return {*bound}
+            conditions = (e.args[0] for e in walk(expr) if isinstance(e, Call) and e.op == "where")
+            return {*bound}.union(*(_tops(condition, bounds) for condition in conditions))
         case Call(args=parts) | Read(places=parts):
             return set[Term]().union(*(_tops(part, bounds) for part in parts))
     arg = getattr(expr, "arg", None)
@@ -109,7 +110,7 @@ def _bound(expr: Expr, bounds: Bounds) -> Bound:
             of = _bound(a, bounds), _bound(b, bounds)
             if not all(of):
                 return frozenset()
-            return _largest(of[0] | of[1]) if _OF_TWO[op] == "max" else _each(_OF_TWO[op], *of)
+            return _either(*of) if _OF_TWO[op] == "max" else _each(_OF_TWO[op], *of)
     return frozenset()
 
 
@@ -120,10 +121,15 @@ _OF_TWO |= dict.fromkeys(("where", "maximum", "minimum", "floor_divide", "remain
 
 def _each(op: str, a: Bound, b: Bound) -> Bound:
     """The bound of a sum or product of two numbers."""
-    if len(a) * len(b) > _TERMS or max(map(_size, a)) + max(map(_size, b)) > _TERMS:
+    if _UNKNOWN in (a, b) or len(a) * len(b) > _TERMS or max(map(_size, a)) + max(map(_size, b)) > _TERMS:
         return _UNKNOWN
     terms = frozenset[Term]((op[-1], x, y) for x in a for y in b)
     return _each("*", frozenset({2}), terms) if op == "2+" else _largest(terms)
+
+
+def _either(a: Bound, b: Bound) -> Bound:
+    """The bound of a number that is one of two."""
+    return _UNKNOWN if _UNKNOWN in (a, b) or len(a | b) > _TERMS else a | b
 
 
 def _size(term: Term) -> int:

@@ -48,6 +48,7 @@ def lowered(folder: Path, line: str) -> tuple[tuple[str, ...], str]:
         ("y = x[(index(i) + k) // s]", ("_i + _k", "_s")),
         ("y = x[(index(i) + k) // 3]", ("_i + _k",)),
         ("y = x[where(index(i) < k, index(i) + 1, s)]", ("_i + 1", "_k", "_s")),
+        ("y = x[where(index(i) < k, 1000000000, s) * 3]", ("1000000000 * 3", "_i", "_k", "_s * 3")),
         ("y = x[index(i) ^ 1]", ("2 * (_i + 1)",)),
         ("y = x[size(i) - 1 - index(i)]", ("_i + 1 + _i",)),
         ("y = x[index(i)]", ("_i",)),

@@ -297,6 +297,12 @@ def held_type(context: Context, part: Scalar | Value) -> Code:
     return Code("i64" if part.name in context["op"].long_scalars else "whole_t")
 
 
+@pass_context
+def known_type(context: Context, part: Sum) -> Code:
+    """The type of what has been reduced: places of extremes may be short."""
+    return Code("whole_t") if part.place and context["op"].bounds else value_type(part)
+
+
 def size_type(op: MapOp) -> Code:
     """That of the size of a dim."""
     return Code("whole_t" if op.bounds else "i64")
@@ -374,7 +380,7 @@ def _kinds(context: Context) -> Kinds:
 
 _FILTERS: tuple[Callable[..., Code | bool], ...] = (
     *(path, has, if_present, and_present, unless_absent, absent, value_type, word, stored_type, dtype),
-    *(held_type, size_type, type_macro, const, struct, operand, operands, operand_type, cuda, start, step),
+    *(held_type, known_type, size_type, type_macro, const, struct, operand, operands, operand_type, cuda, start, step),
     *(member, read, assignment, part),
     *(body_doc, body_struct, beside_lane, each, stored_value, outside, term, monoid),
     *(is_operand, argument, arrays, in_passes, index_numbers, keys, made_of, monoids, placed_value, walk_headers),

@@ -42,7 +42,7 @@ class RopePlan(rt.MapPlan[RopeDescriptor]):
     INDICES = ("d",)
     CELL_INDICES = ("d",)
     SCALARS = ("interleaved", "head_dim")
-    BOUNDS = ("_d + 1", "_d + _head_dim")
+    BOUNDS = ("_d + _head_dim",)
 
     def run(self, *, x: rt.Array, cosines: rt.Array, sines: rt.Array, y: rt.Array, workspace: rt.Workspace = None,
             stream: rt.Stream = None) -> None:

@@ -42,7 +42,7 @@ class RopeBackwardPlan(rt.MapPlan[RopeBackwardDescriptor]):
     CELL_INDICES = ("d",)
     SIZES = ("d",)
     SCALARS = ("interleaved", "head_dim")
-    BOUNDS = ("_d + 1", "_d + _head_dim")
+    BOUNDS = ("_d + _head_dim",)
 
     def run(self, *, dy: rt.Array, cosines: rt.Array, sines: rt.Array, dx: rt.Array, workspace: rt.Workspace = None,
             stream: rt.Stream = None) -> None:

@@ -71,7 +71,7 @@ struct Program : MapProgram {
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
                 const auto i_index = lane.index(Args::i_index);
                 const auto j_index = lane.index(Args::j_index);
-                const i64 at_ = reduced.at_;
+                const whole_t at_ = reduced.at_;
                 const acc_t y_ = reduced.y_;
                 const auto row_ = math::maximum(math::subtract(math::add(math::multiply(i_index, stride_),
                     math::multiply(math::floor_divide(at_, kernel_), dilation_)), pad_), 0);

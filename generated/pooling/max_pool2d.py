@@ -55,7 +55,11 @@ class MaxPool2dPlan(rt.MapPlan[MaxPool2dDescriptor]):
     SUM_BYTES = (16, 0)
     SUM_OUTPUTS = ("y", "indices")
     BOUNDS = (
-        "_i * _stride + _k * _dilation + _pad", "_j * _stride + _l * _dilation + _pad", "_k * _l + _l", "_kernel", "_w",
+        "(_i * _stride + (_k * _l + _l) * _dilation + _pad) * _w + _j * _stride + (_k * _l + _l) * _dilation + _pad",
+        "(_i * _stride + (_k * _l + _l) * _dilation + _pad) * _w + _j * _stride + _kernel * _dilation + _pad",
+        "(_i * _stride + _kernel * _dilation + _pad) * _w + _j * _stride + (_k * _l + _l) * _dilation + _pad",
+        "(_i * _stride + _kernel * _dilation + _pad) * _w + _j * _stride + _kernel * _dilation + _pad",
+        "_i * _stride + _k * _dilation + _pad", "_j * _stride + _l * _dilation + _pad",
     )
 
     def run(self, *, x: rt.Array, y: rt.Array, indices: rt.Array, workspace: rt.Workspace = None,

@@ -15,7 +15,7 @@ from ...program.tree import Call, Const, Name, Query, Read, walk
 if TYPE_CHECKING:
     from .op import Body, PlacedRead
 
-_MOST, _LONGEST = 8, 90  # bounds that are worth their evaluation, and characters of one
+_MOST, _LONGEST = 8, 120  # bounds that are worth their evaluation, and characters of one
 _END = 2**31
 
 Term = int | str | tuple[str, "Term", "Term"]  # a sum ("+") or a product ("*") of two
@@ -57,7 +57,9 @@ def _scopes(bodies: Iterable[Body]) -> Iterator[tuple[list[Expr], Bounds]]:
             exprs = [v.expr for v in values] + [s.expr for s in of.stores if s.expr] + [s.arg for s in of.sums]
             exprs += [s.place for s in of.sums if s.place is not None]
             scalars = (s.name for s in body.scalars if s.kind == "int")
-            yield exprs, _named(scalars, ((v.name, v.expr) for v in values))
+            # Places of extremes, where -1 is of none.
+            lines = [*((s.name, s.place) for s in of.known if s.place), *((v.name, v.expr) for v in values)]
+            yield exprs, _named(scalars, lines)
         for read in body.placed:
             yield from _scopes_of(read)
 
@@ -128,8 +130,9 @@ def _each(op: str, a: Bound, b: Bound) -> Bound:
 
 
 def _either(a: Bound, b: Bound) -> Bound:
-    """The bound of a number that is one of two."""
-    return _UNKNOWN if _UNKNOWN in (a, b) or len(a | b) > _TERMS else a | b
+    """The bound of a number that is one of two; every bound is at least 1."""
+    both = (a | b) - {1} or a
+    return _UNKNOWN if _UNKNOWN in (a, b) or len(both) > _TERMS else both
 
 
 def _size(term: Term) -> int:

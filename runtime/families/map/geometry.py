@@ -194,12 +194,12 @@ class Cut:
         units = -(-summed // vec) if last_is_summed else summed
         all_owners = kept if last_is_summed else -(-kept // vec)
         if last_is_summed:
-            slices = min(threads, _power_of_two(-(-units // packs)))
+            slices = min(threads, power_of_two(-(-units // packs)))
             few = not cheap or summed % vec
             while few and slices > _WARP and _blocks(kept, threads, slices // 2) >= max(blocks, _ENOUGH_BLOCKS):
                 slices //= 2
         else:
-            slices = threads // min(threads, _power_of_two(all_owners))
+            slices = threads // min(threads, power_of_two(all_owners))
             most = min(threads // 32, units // packs)
             while 2 * slices <= most and _blocks(all_owners, threads, slices) < blocks:
                 slices *= 2
@@ -219,7 +219,7 @@ class Cut:
         threads, packs, by_row = schedule.threads, schedule["packs"], run == 0
         units, owners = (-(-summed // vec), kept) if by_row else (summed, -(-kept // vec))
         most = threads if by_row else threads // _WARP
-        slices = min(most, _power_of_two(max(1, units // (packs * _WORTH_SPLITTING))))
+        slices = min(most, power_of_two(max(1, units // (packs * _WORTH_SPLITTING))))
         turn = slices * packs
         turns = -(-units // turn)
         splits = max(1, turns // _TURNS_OF_INVARIANT) if schedule["blocks"] > 1 else 1
@@ -229,7 +229,7 @@ class Cut:
 
     def reduce_slices(self, schedule: Schedule) -> int:
         """How many threads share a kept cell when splits are added up."""
-        owners = _WARP if self.invariant else min(_WARP, _power_of_two(self.kept))
+        owners = _WARP if self.invariant else min(_WARP, power_of_two(self.kept))
         return schedule.threads // owners
 
     def words(self, schedule: Schedule) -> list[int]:
@@ -293,7 +293,7 @@ def _filling(least: int, groups: int, turns: int, wave: int) -> int:
     return min(range(least, min(2 * least, turns) + 1), key=empty)
 
 
-def _power_of_two(n: int) -> int:
+def power_of_two(n: int) -> int:
     """The smallest power of two that is at least `n`."""
     return 1 << max(0, n - 1).bit_length()
 

@@ -114,6 +114,8 @@ class MapPlan(MapSelection[M]):
                 constants["ALIKE"] = ",".join(map(str, self._alike))
             if self.BOUNDS and not wide:
                 constants["SHORT"] = 1
+            if self._few_terms:
+                constants["TERMS"] = self._few_terms
             if self.FILLS:
                 constants["EXACT_FILL"] = int(self._holds_fills(types))
             source = self._sources[key] = kernel_source(

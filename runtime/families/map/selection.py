@@ -12,7 +12,7 @@ from ...arrays.element import ElementKind
 from ...arrays.workspace import rounded
 from ...plans.schedule import Schedule
 from ...plans.sku import VECTOR_BYTES, KernelSku
-from .geometry import Axis, Cut, Group, IndexSpace, MapDescriptor
+from .geometry import Axis, Cut, Group, IndexSpace, MapDescriptor, power_of_two
 from .lists import ListCut, Listed
 from .map_pass import MapPass
 from .passed import PassedPlan
@@ -126,6 +126,15 @@ class MapSelection(PassedPlan[M]):
     @cached_property
     def _cut(self) -> Cut | ListCut | None:
         return self.cut(self.descriptor, self.sku)
+
+    @cached_property
+    def _few_terms(self) -> int:
+        """A power of two that is no less than the terms of a sum of columns, if a thread could take more; else 0."""
+        schedule = self.sku.schedule
+        assert isinstance(schedule, Schedule)
+        is_columns = isinstance(self._cut, Cut) and self._cut.walk == "columns"
+        terms = power_of_two(self._cut.units) if is_columns and isinstance(self._cut, Cut) else 0
+        return terms if terms < schedule["packs"] else 0
 
     @cached_property
     def _space(self) -> IndexSpace:

@@ -108,6 +108,31 @@ template <typename T, int N> struct alignas(alignof(Pack<T, N>)) PackWords {
             set(pack);
         }
     }
+    // Every second element of two packs, from the first one on, or from the second.
+    __device__ void pick(const PackWords& low, const PackWords& high, bool from_second) {
+        constexpr int WORDS = sizeof(PackWords) / sizeof(W);
+        const auto of = [&](int w) { return w < WORDS ? low.word[w] : high.word[w - WORDS]; };
+        if constexpr (sizeof(W) < 4) {
+            Pack<T, N> pack;
+#pragma unroll
+            for (int i = 0; i < N; ++i) {
+                const Pack<T, N> from = __builtin_bit_cast(Pack<T, N>, 2 * i < N ? low : high);
+                pack.lane[i] = from_second ? from.lane[(2 * i + 1) % N] : from.lane[2 * i % N];
+            }
+            set(pack);
+        } else if constexpr (sizeof(T) < 4) {
+            const unsigned bytes = sizeof(T) == 2 ? (from_second ? 0x7632 : 0x5410) : from_second ? 0x7531 : 0x6420;
+#pragma unroll
+            for (int w = 0; w < WORDS; ++w) word[w] = __byte_perm(of(2 * w), of(2 * w + 1), bytes);
+        } else {
+            constexpr int EACH = sizeof(T) / 4;
+#pragma unroll
+            for (int w = 0; w < WORDS; ++w) {
+                const int first = 2 * (w - w % EACH) + w % EACH;
+                word[w] = from_second ? of(first + EACH) : of(first);
+            }
+        }
+    }
     // The caller discards elements outside of [first, end): other threads may be storing them.
     __device__ void load_part(const T* address, [[maybe_unused]] const T* first, [[maybe_unused]] const T* end) {
 #ifdef BARACUDA_HOST_CHECK

@@ -55,6 +55,13 @@ template <typename V, typename T, int N> struct PlacedPack {
         words.settle();
         missing = 0;
     }
+    // Every second element of two packs, which begin at an aligned address; the first or the second of each pair.
+    __device__ void load_every_second(const T* address, bool second) {
+        PackWords<T, N> low, high;
+        low.load(address), high.load(address + N);
+        words.pick(low, high, second);
+        missing = 0;
+    }
     // Element i is what `read(element, i)` reads, if it does.
     template <class Read> __device__ void each(const Read& read) {
         Pack<T, N> pack = __builtin_bit_cast(Pack<T, N>, words);

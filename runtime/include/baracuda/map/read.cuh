@@ -32,6 +32,14 @@ template <int AXES> struct PlacedAxes {
         }
         return beside;
     }
+    // Whether the array has an element `by` elements in memory from a place inside.
+    template <typename P> __device__ bool has_beside(const P (&place)[AXES], int by) const {
+        bool has = false;
+#pragma unroll
+        for (int a = 0; a < AXES; ++a)
+            has = has || (stride[a] == 1 && place[a] + by >= 0 && place[a] + by < P(extent[a]));
+        return has;
+    }
     template <class I, typename P> __device__ I offset(const P (&place)[AXES]) const {
         I offset = 0;
 #pragma unroll
@@ -81,6 +89,15 @@ __device__ bool read_even(PlacedPack<V, T, N>& to, const Placed<T, AXES>& from, 
     if (across == N - 1) {
         to.load_unaligned(start);
         return true;
+    }
+    if (across == 2 * (N - 1)) {  // two packs hold them, if these are aligned and in the array
+        const bool second = reinterpret_cast<u64>(start) / sizeof(T) % 2;
+        const T* const packs = start - second;
+        if (reinterpret_cast<u64>(packs) % alignof(Pack<T, N>) == 0 &&
+            (second ? from.axes.has_beside(first, -1) : from.axes.has_beside(last, 1))) {
+            to.load_every_second(packs, second);
+            return true;
+        }
     }
     const auto apart = across / (N - 1);
     to.each([&](T& element, int i) {

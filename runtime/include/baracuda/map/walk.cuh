@@ -16,6 +16,11 @@ struct Schedule {
     static constexpr int BARACUDA_SCHEDULE;
 };
 constexpr Walk WALK = Walk::BARACUDA_WALK;
+#ifdef BARACUDA_TERMS  // of an output of columns, a power of two: all there are, and fewer than a thread could take
+constexpr int TERMS_AT_ONCE = BARACUDA_TERMS;
+#else
+constexpr int TERMS_AT_ONCE = Schedule::PACKS;
+#endif
 constexpr Layout LAYOUT = layout_of(Layout::BARACUDA_LAYOUT, WALK);
 using index_t = CellIndex<BARACUDA_WIDE>::type;
 using index_value = CellIndex<BARACUDA_WIDE>::value;
@@ -208,7 +213,7 @@ template <class Program> __device__ constexpr bool names_packs() {
 template <class Program, bool WHOLE, int AHEAD, class Args, class Parts, class I, int N, bool ROWS>
 __device__ bool add_named(const Args& args, Parts& parts, Terms<I, Args::OPERANDS, LAYOUT, N, ROWS>& places, I unit,
                           int step, I end) {
-    constexpr int PACKS = Schedule::PACKS, ALL = AHEAD * PACKS;
+    constexpr int PACKS = TERMS_AT_ONCE, ALL = AHEAD * PACKS;
     using Reduced = typename Program::template Reduced<ValueOf>;
     using R = RunOf<Args, N>;
     using Held = Packs<typename Program::Terms, N, ALL>;
@@ -244,7 +249,7 @@ __device__ bool add_named(const Args& args, Parts& parts, Terms<I, Args::OPERAND
 template <class Program, bool WHOLE, class Args, class Parts, class I, int N, bool ROWS>
 __device__ void add_terms(const Args& args, Parts& parts, Terms<I, Args::OPERANDS, LAYOUT, N, ROWS>& places, I unit,
                           int step, I end) {
-    constexpr int PACKS = Schedule::PACKS;
+    constexpr int PACKS = TERMS_AT_ONCE;
     constexpr int GROUP = LAYOUT == Layout::PACKED ? PACKS : LAYOUT == Layout::FLAT ? PACKS / 2 : ROWS ? 1 : PACKS;
     typename Program::template Reduced<Step<PACKS, N>::template Terms> terms;
 #pragma unroll
@@ -263,7 +268,7 @@ __device__ void add_terms(const Args& args, Parts& parts, Terms<I, Args::OPERAND
 // (COLUMNS), PACKS at a time. The order of reduction depends on the problem's shape alone.
 template <class Program, class Args> __device__ void reduce_terms(const Args& args) {
     constexpr bool ROWS = WALK == Walk::ROWS;
-    constexpr int N = 16 / sizeof(Element), OUTPUTS = ROWS ? 1 : N, PACKS = Schedule::PACKS;
+    constexpr int N = 16 / sizeof(Element), OUTPUTS = ROWS ? 1 : N, PACKS = TERMS_AT_ONCE;
     using Parts = typename Program::template Reduced<Owned<OUTPUTS>::template Parts>;
     const Share<Schedule::THREADS, ROWS> share(args.cut.slice_bits);
     const OutputCells<index_t, LAYOUT, OUTPUTS> cells(share, args.outer.count);

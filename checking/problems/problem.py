@@ -78,8 +78,10 @@ class Problem(OfKernels):
     @staticmethod
     def kind_of(subject: Subject) -> type[Problem]:
         """The problems of an op's family, which are in the module beside this one that has the family's name."""
-        import_module(f".{subject.spec.family}", __package__)
-        return Problem.FAMILIES[subject.spec.family]
+        family = subject.spec.family
+        if family not in Problem.FAMILIES:
+            import_module(f".{family}", __package__)
+        return Problem.FAMILIES[family]
 
     @property
     def turns_once(self) -> bool:

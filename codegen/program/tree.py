@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 
@@ -190,11 +191,14 @@ def mapped(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
-    yield expr
-    for child in children(expr):
-        yield from walk(child)
+    """The expression and all its parts, each before its own."""
+    pending = [expr]
+    while pending:
+        yield (part := pending.pop())
+        pending += reversed(children(part))
 
 
+@lru_cache(maxsize=4096)
 def reads(expr: Expr) -> frozenset[str]:
     """The names an expression needs before it can be computed."""
     return frozenset(e.id if isinstance(e, Name) else e.tensor for e in walk(expr) if isinstance(e, Name | Read))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from ..program import Const, Line, Name, ProgramError, Scope, kind_of
 from ..program.tree import Axes
+from .once import once
 from .parts import ReadTensor
 from .spec import ProgramSpec
 
 
+@once
 def scope_of(spec: ProgramSpec) -> Scope:
     """The names that the program of `spec` may use."""
     values = {name: t.over for name, t in spec.inputs.items()}

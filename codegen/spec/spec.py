@@ -6,6 +6,7 @@ The text below a key is its description in the JSON Schema, which editors show; 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
@@ -13,6 +14,7 @@ from pydantic import Field, PrivateAttr
 
 from ..program.functions import Functions
 from .family import FamilyName
+from .once import Kept
 from .parts import (
     ArchSpec,
     BenchSpec,
@@ -89,15 +91,19 @@ class OpSpec(Strict):
     """Problems worth measuring."""
 
     _context: Context = PrivateAttr(default_factory=lambda: Context())
-    _by_kind: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     def model_post_init(self, context: Context | None) -> None:
         self._context = context or Context()
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         copy = super().model_copy(update=update, deep=deep)
-        copy._by_kind = {}  # which was of other values
+        copy.__dict__.pop("kept", None)  # which was of other values
         return copy
+
+    @cached_property
+    def kept(self) -> Kept:
+        """What is computed of it `once`."""
+        return Kept()
 
     @property
     def by_hand(self) -> bool:

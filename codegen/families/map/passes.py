@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from ...program import Expr, Line, Name, Reduce
 from ...program.tree import Call, Cast, Query, Read, mapped, reads, varies
+from ...spec.once import once
 from ...spec.scope import kinds_of
 from .program import Parts, is_one_pass, numbered, parts_of, split
 from .spec import MapSpec, MapTensor
@@ -32,6 +33,7 @@ class Pass:
     loop: int = 0
 
 
+@once
 def passes(spec: MapSpec, held: str = "held") -> tuple[Pass, ...]:
     """The passes of the program, in order; raises ProgramError for what none compute.
 

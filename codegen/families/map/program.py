@@ -12,6 +12,7 @@ from itertools import count
 
 from ...program import Const, Expr, Line, Name, ProgramError, Reduce, Scope, parse
 from ...program.tree import Axes, Call, Cast, Query, Read, place_of, reads, varies, walk
+from ...spec.once import once
 from ...spec.scope import scope_of
 from .spec import MapSpec
 
@@ -90,6 +91,7 @@ def groups_of(spec: MapSpec, parts: Parts) -> Groups:
     return tuple(dict.fromkeys(group_of.get(dim, (dim,)) for dim in cells))
 
 
+@once
 def split(spec: MapSpec) -> Parts:
     """The parts of the program; raises ProgramError for what no passes compute. `summed` are those of any reduction."""
     over = tuple((name, tensor.over) for name, tensor in spec.outputs.items())

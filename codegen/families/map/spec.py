@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from ...spec.once import once
 from ...spec.parts import Bounds, Case, Dim, Range, ReadTensor
 from ...spec.spec import ProgramSpec
 from ...spec.types import Arguments, Expression, Ident, Place, Strict, Text
@@ -83,9 +84,7 @@ class MapSpec(ProgramSpec):
 
     @property
     def by_kind(self) -> dict[str, MapSpec]:
-        if self.kinds and not self._by_kind:
-            self._by_kind.update({name: self._of(kind) for name, kind in self.kinds.items()})
-        return self._by_kind or {"": self}
+        return _by_kind(self)
 
     @property
     def other_expressions(self) -> Iterable[str]:
@@ -101,3 +100,8 @@ class MapSpec(ProgramSpec):
 
     def of_kind(self, name: str | None) -> MapSpec:
         return self.by_kind[name] if name in self.kinds else self
+
+
+@once
+def _by_kind(spec: MapSpec) -> dict[str, MapSpec]:
+    return {name: spec._of(kind) for name, kind in spec.kinds.items()} or {"": spec}

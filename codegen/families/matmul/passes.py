@@ -12,6 +12,7 @@ from itertools import groupby
 
 from ...program import Line, Name, Reduce
 from ...program.tree import Call, Cast, Expr, mapped, terms_of
+from ...spec.once import once
 from ..map.passes import Cut, Pass, Walk, hoisted
 from ..map.program import Parts, numbered, parts_of, split
 from ..map.spec import MapSpec
@@ -22,6 +23,7 @@ from .spans import by_ends, without_span
 from .weights import of_cells, with_weights
 
 
+@once
 def passes(spec: MapSpec, held: str = "held") -> tuple[Pass, ...]:
     """The passes of the program, in order; raises ProgramError for what none compute, or a program without a product.
 
@@ -38,6 +40,7 @@ def passes(spec: MapSpec, held: str = "held") -> tuple[Pass, ...]:
     return cut
 
 
+@once
 def parts_with_factors(spec: MapSpec) -> Parts:
     """The parts of the program, in which factors of products are names."""
     parts = split(spec)

@@ -57,7 +57,7 @@ class Sum:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A factor that cells make of codes of four bits: what reads these, and up to two arrays whose elements groups share.
+    """A factor that cells make of codes of four bits: what reads these, and up to two arrays that groups share.
 
     `high`: elements of codes have the first one in their high bits; `linear`: a factor is `T((code - zero) * scale)`.
     """

@@ -97,7 +97,12 @@ class _Factor:
                 read, dtypes = self.reads[name], {*self.of.spec.inputs[self.reads[name].tensor].dtype}
                 for count, known in _CODES.items():
                     places = (self._index("columns"), Call("floor_divide", (self._index("depth"), Const(count))))
-                    if read.places == places and read.outside == Const(0) and dtypes <= known and by in self._shifts(count):
+                    if (
+                        read.places == places
+                        and read.outside == Const(0)
+                        and dtypes <= known
+                        and by in self._shifts(count)
+                    ):
                         return expr, name, by == self._shifts(count)[1]
         return None
 

@@ -37,9 +37,9 @@ SCHEDULES = (
     ("sm_80", ("f32",), "t256.block_m128.block_n64.block_k16.stages3.across2"),
     ("sm_80", ("f64",), "t256.block_m64.block_n64.block_k16.stages3.across2"),
 )
-# Of products that make a factor while they run, of tables or of pairs of zero points and scales: rows of a tile, how
-# much of the depth a buffer has, how many there are, and groups of warps that load, as large as the one that multiplies,
-# whose warps have 16 columns each. The first that has all rows of a problem serves it.
+# Of products that make a factor while they run, by tables or by zero points and scales: rows of a tile, how much of the
+# depth a buffer has, how many there are, and groups of warps that load, as large as the one that multiplies, whose
+# warps have 16 columns each. The first that has all rows of a problem serves it.
 MADE = (
     (
         "t384.tokens16.block_k256.stages6.loaders2",

@@ -328,8 +328,16 @@ def in_passes(numbers: Iterable[int]) -> Code:
 
 
 def made_of(op: MapOp) -> Code:
-    """Names for what reads the parts of a factor that a product's cells make."""
-    return Code("".join(f"    using {part} = Cells::{name}_slice;\n" for part, name in op.made))
+    """Names for what reads the parts of a factor that a product's cells make, and how it is made of them."""
+    if op.made is None:
+        return Code("")
+    parts = dict(zip(("First", "Second"), op.made.groups, strict=False))
+    names = {"Codes": op.made.codes, **parts}
+    lines = [f"using {part} = Cells::{name}_slice;" for part, name in names.items()]
+    lines += [f"using {part} = Nothing;" for part in ("First", "Second") if part not in parts]
+    facts = {"LINEAR": op.made.linear, "HIGH_FIRST": op.made.high}
+    lines.append(f"static constexpr bool {', '.join(f'{name} = {str(of).lower()}' for name, of in facts.items())};")
+    return Code("".join(f"    {line}\n" for line in lines))
 
 
 def keys(op: MapOp) -> Code:

@@ -14,26 +14,27 @@ template <typename T> using codes_type = BARACUDA_TYPE_CODES;
 template <class Args> struct Factor : MapProgram {
 
     // The values of cells.
-    struct Cells : Body<Reads<>, Writes<&Args::w_held_>, PlacedValue<i64, codes_type<T>, 0, i64, Args::depth_index>,
-        PlacedValue<acc_t, T, 1, i64, Args::depth_index>, PlacedValue<acc_t, T, 2, i64, Args::depth_index>> {
-        using codes_read_slice = PlacedValue<i64, codes_type<T>, 0, i64, Args::depth_index>;
-        using zero_read_slice = PlacedValue<acc_t, T, 1, i64, Args::depth_index>;
-        using scale_read_slice = PlacedValue<acc_t, T, 2, i64, Args::depth_index>;
+    struct Cells : Body<Reads<>, Writes<&Args::w_held_>, PlacedValue<i64, codes_type<T>, 0, whole_t,
+        Args::depth_index>, PlacedValue<acc_t, T, 1, whole_t, Args::depth_index>, PlacedValue<acc_t, T, 2, whole_t,
+        Args::depth_index>> {
+        using codes_read_slice = PlacedValue<i64, codes_type<T>, 0, whole_t, Args::depth_index>;
+        using zero_read_slice = PlacedValue<acc_t, T, 1, whole_t, Args::depth_index>;
+        using scale_read_slice = PlacedValue<acc_t, T, 2, whole_t, Args::depth_index>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, codes_read_slice(), args.codes_, args.codes_axes,
-                        i64(0ll), [&](auto& place, const auto& lane) {
+                        i64(0), [&](auto& place, const auto& lane) {
                 const auto depth_index = lane.index(Args::depth_index);
                 place[0] = math::floor_divide_by<8>(depth_index);
             });
             packs.place(read, zero_read_slice(), args.zero_, args.zero_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {
-                const i64 group_size_ = i64(args.group_size_);
+                const whole_t group_size_ = whole_t(args.group_size_);
                 const auto depth_index = lane.index(Args::depth_index);
                 place[0] = math::floor_divide(depth_index, group_size_);
             });
             packs.place(read, scale_read_slice(), args.scale_, args.scale_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {
-                const i64 group_size_ = i64(args.group_size_);
+                const whole_t group_size_ = whole_t(args.group_size_);
                 const auto depth_index = lane.index(Args::depth_index);
                 place[0] = math::floor_divide(depth_index, group_size_);
             });
@@ -44,8 +45,8 @@ template <class Args> struct Factor : MapProgram {
                 const i64 codes_read_ = lane.in(codes_read_slice());
                 const acc_t zero_read_ = lane.in(zero_read_slice());
                 const acc_t scale_read_ = lane.in(scale_read_slice());
-                const i64 code_ = math::bitwise_and(math::right_shift(codes_read_, math::multiply(4ll,
-                    math::remainder_by<8>(depth_index))), 15ll);
+                const auto code_ = math::bitwise_and(math::right_shift(codes_read_, math::multiply(4,
+                    math::remainder_by<8>(depth_index))), 15);
                 lane.store(args.w_held_, T((acc_t(code_) - zero_read_) * scale_read_));
             });
         }
@@ -133,15 +134,16 @@ struct Program : MapProgram {
         }
     };
     using Codes = Cells::codes_read_slice;
-    using Zero = Cells::zero_read_slice;
-    using Scale = Cells::scale_read_slice;
+    using First = Cells::zero_read_slice;
+    using Second = Cells::scale_read_slice;
+    static constexpr bool LINEAR = true, HIGH_FIRST = false;
 };
 #endif
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 0*5 1*3 4 3 2 1 templates/map_bodies.jinja:40 1 0 2 0*2 3 2 1 -34 39 2 -8 1 -43 9
-// @lines 39 2 -8 1 -43 9 39 2*3 9 -54 7 0*2 5 0 5 59 1*2 templates/map.cu.jinja:22 1*2 3 18 2 21 2 0*3 3 0*2 6*2 2 5*2
-// @lines 2 1 -73 18 12 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 19 9 12 -49 59 1*2
+// @lines templates/map.cu.jinja:1 1 4 0*5 1*3 4 3 2 1 templates/map_bodies.jinja:40 1 0*2 2 0*2 3 2 1 -34 39 2 -8 1 -43
+// @lines 9 39 2 -8 1 -43 9 39 2*3 9 -54 7 0*2 5 0 5 59 1*2 templates/map.cu.jinja:22 1*2 3 18 2 21 2 0*3 3 0*2 6*2 2
+// @lines 5*2 2 1 -73 18 12 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 19 9 12 -49 59 1*2
 // @lines templates/map.cu.jinja:97 2 1 -73 18 2 10 2*4 1 2*2 0*5 3 0*2 6 3*2 2 5 1 templates/map_bodies.jinja:40 1 19 9
-// @lines 12 -49 59 1*2 templates/map.cu.jinja:97 0*3 2 1 3 1
+// @lines 12 -49 59 1*2 templates/map.cu.jinja:97 0*4 2 1 3 1

@@ -3,27 +3,15 @@
 #if BARACUDA_PASS == 1
 #include <baracuda/map/walk.cuh>
 #endif
-#if BARACUDA_PASS == 2
+#if BARACUDA_PASS == 2 || BARACUDA_PASS == 3
 #include <baracuda/matrix/walk.cuh>
 #endif
 
 namespace baracuda {
 
-#if BARACUDA_PASS == 1
+#if BARACUDA_PASS == 1 || BARACUDA_PASS == 3
 template <typename T> using absmax_type = BARACUDA_TYPE_ABSMAX;
-struct Program : MapProgram {
-    static constexpr bool PLACED = true;
-    struct Args : WalkArgs<5> {
-        Array<const unsigned char, 0> codes_;
-        Array<const absmax_type<T>, 1> absmax_;
-        Array<const float, 2> table_;
-        Array<T, 3> w_held_;
-        PlacedAxes<1> codes_axes;
-        PlacedAxes<1> absmax_axes;
-        PlacedAxes<1> table_axes;
-        long long group_size_;
-        enum : int { depth_index = 4 };
-    };
+template <class Args> struct Factor : MapProgram {
 
     // The values of cells.
     struct Cells : Body<Reads<>, Writes<&Args::w_held_>, PlacedValue<i64, unsigned char, 0, whole_t,
@@ -65,6 +53,24 @@ struct Program : MapProgram {
 };
 #endif
 
+#if BARACUDA_PASS == 1
+struct Program : MapProgram {
+    static constexpr bool PLACED = true;
+    struct Args : WalkArgs<5> {
+        Array<const unsigned char, 0> codes_;
+        Array<const absmax_type<T>, 1> absmax_;
+        Array<const float, 2> table_;
+        Array<T, 3> w_held_;
+        PlacedAxes<1> codes_axes;
+        PlacedAxes<1> absmax_axes;
+        PlacedAxes<1> table_axes;
+        long long group_size_;
+        enum : int { depth_index = 4 };
+    };
+    using Cells = Factor<Args>::Cells;
+};
+#endif
+
 #if BARACUDA_PASS == 2
 struct Program : MapProgram {
     template <template <class> class Of> struct Reduced {
@@ -92,9 +98,51 @@ struct Program : MapProgram {
 };
 #endif
 
+#if BARACUDA_PASS == 3
+struct Program : MapProgram {
+    static constexpr bool PLACED = true;
+    template <template <class> class Of> struct Reduced {
+        Of<Sum<acc_t, false>> y_;
+        template <class F, class... Lists> __device__ static constexpr void each(const F& f, Lists&... of) {
+            f(of.y_...);
+        }
+    };
+    struct Args : WalkArgs<7> {
+        Array<const unsigned char, 0> codes_;
+        Array<const absmax_type<T>, 1> absmax_;
+        Array<const float, 2> table_;
+        Array<const T, 3> x_;
+        Array<T, 4> w_held_;
+        Array<T, 5> y_;
+        PlacedAxes<1> codes_axes;
+        PlacedAxes<1> absmax_axes;
+        PlacedAxes<1> table_axes;
+        long long group_size_;
+        Reduced<ScratchOf> parts;
+        enum : int { depth_index = 6 };
+    };
+    using Cells = Factor<Args>::Cells;
+
+    // The outputs of sums.
+    struct Epilogue : Body<Reads<>, Writes<&Args::y_>> {
+        template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
+            lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
+                const acc_t y_ = reduced.y_;
+                lane.store(args.y_, T(y_));
+            });
+        }
+    };
+    using Codes = Cells::codes_read_slice;
+    using First = Cells::absmax_read_slice;
+    using Second = Nothing;
+    static constexpr bool LINEAR = false, HIGH_FIRST = true;
+};
+#endif
+
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 0*5 1*3 18 6 12 2 21 2 0*3 3 0*2 6*2 2 1 templates/map_bodies.jinja:40 1 0*2 2
-// @lines 0*2 3 2 1 -34 39 2 -8 1 -34 7 5 0 27 2 -8 1 -43 9 39 2*3 9 -47 0*2 10 59 1*2 templates/map.cu.jinja:97 2 1 -73
-// @lines 18 12 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:97 2 1 3
-// @lines 1
+// @lines templates/map.cu.jinja:1 1 4 0*5 1*3 4 3 2 1 templates/map_bodies.jinja:40 1 0*2 2 0*2 3 2 1 -34 39 2 -8 1 -34
+// @lines 7 5 0 27 2 -8 1 -43 9 39 2*3 9 -47 0*2 10 59 1*2 templates/map.cu.jinja:22 1*2 3 18 2 21 2 0*3 3 0*2 6*2 2 5*2
+// @lines 2 1 -73 18 12 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 19 9 12 -49 59 1*2
+// @lines templates/map.cu.jinja:97 2 1 -73 18 2 10 2*4 1 2*2 0*5 3 0*2 6 3*2 2 5 1 templates/map_bodies.jinja:40 1 19 9
+// @lines 12 -49 59 1*2 templates/map.cu.jinja:97 0*4 2 1 3 1

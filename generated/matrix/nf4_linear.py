@@ -48,6 +48,10 @@ class Nf4LinearPlan(rt.MatmulPlan[Nf4LinearDescriptor]):
                    bounds=("4 * (1 + 2)", "4 * (1 + _depth)", "_group_size")),
         rt.MatmulPass(("x", "w_held"), ("y",), loop=1, factors=("x", "w_held"),
                       dims=rt.table(rows="token", columns="col", depth="depth")),
+        rt.MadePass(("codes", "absmax", "table", "x"), ("y",), factors=("x", "w_held"),
+                    dims=rt.table(rows="token", columns="col", depth="depth"), scalars=("group_size",),
+                    placed=rt.table(codes=("byte",), absmax=("group",), table=("entry",)), indices=("depth",),
+                    codes="codes"),
     )
 
     def run(self, *, x: rt.Array, codes: rt.Array, absmax: rt.Array, table: rt.Array, y: rt.Array,

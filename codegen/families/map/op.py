@@ -56,6 +56,20 @@ class Sum:
 
 
 @dataclass(frozen=True, slots=True)
+class Made:
+    """A factor that cells make of codes of four bits: what reads these, and up to two arrays that groups share.
+
+    `high`: elements of codes have the first one in their high bits; `linear`: a factor is `T((code - zero) * scale)`.
+    """
+
+    codes: Name
+    tensor: Name  # that has them
+    groups: tuple[Name, ...] = ()
+    high: bool = False
+    linear: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class PlacedRead:
     """An input's element at a computed place: a place along each axis that has one, and what these are computed of.
 
@@ -171,7 +185,7 @@ class MapOp(Op):
     loop: int = 0  # of a pass that runs for each chunk of a dim: with which others
     served: tuple[Name, ...] = ()  # of a pass: the kinds that take it, of an op that has some
     passes: tuple[MapOp, ...] = ()  # in order, of a program that takes several; then the op itself has no bodies
-    made: tuple[tuple[Name, Name], ...] = ()  # of a factor that its cells make: what it is made of -> what reads that
+    made: Made | None = None  # how its cells make a factor
     bounds: tuple[str, ...] = ()  # of its whole numbers
     long_scalars: frozenset[str] = frozenset()  # the fields that have 64 bits nevertheless
     makers: tuple[int, ...] = ()  # of a pass whose cells make a factor: the numbers of all that do

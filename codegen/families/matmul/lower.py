@@ -29,12 +29,12 @@ def lower_matmul(spec: MapSpec, spec_path: str) -> MatmulOp:
     op = replace(op, dims=dims)
     chunks = tuple((Name(dim), read_condition(of, spec.descriptor)) for dim, of in spec.chunks.items())
     whole = _of_product(op, None, chunks)
-    if spec.kinds or not (roles := made(spec, passes(spec))):
+    if spec.kinds or not (of := made(spec, passes(spec))):
         return whole
     factor, product = whole.passes
     assert isinstance(product, MatmulOp)
-    factor = replace(factor, makers=(1, 3), bounds=())
-    return replace(whole, passes=(factor, product, replace(fused(factor, product, roles), number=3)))
+    factor = replace(factor, makers=(1, 3))
+    return replace(whole, passes=(factor, product, replace(fused(factor, product, of), number=3)))
 
 
 def _lowered(op: MapOp, of: Pass) -> MapOp:

@@ -23,11 +23,10 @@ from .matmul_pass import MatmulPass
 from .schedules import MADE
 from .selection import MatmulSelection
 
-_SLAB, _WARPS = 16, 64  # columns of a warp, and threads of one and of one that loads
-_WORD, _HALF = 4, 2  # bytes of eight codes, and of an element
-# Of what a row has in a run of the depth: how long that is, bytes of a zero point and a scale, and of flags.
-_RUN, _PAIRS, _FLAGS = 32, 8, 128
-_SCHEDULES = tuple(Schedule.parse(text) for text in MADE)
+_SLAB, _WARP = 16, 32  # columns of a warp that multiplies, and its threads
+_HALF, _ELEMENTS = 2, ("f16", "bf16")  # bytes of an element, and its types
+# How long a run of the depth is, bytes of what a row has in one: zero point and scale, or a table; and those of flags.
+_RUN, _PAIR, _TABLE, _FLAGS = 32, 8, 32, 192
 
 M = TypeVar("M", bound=MapDescriptor)
 
@@ -41,11 +40,17 @@ class MadePlan(MatmulSelection[M]):
     LAYOUTS: ClassVar[tuple[str, ...]] = ("kk", "strided")
     PLACED: ClassVar[Mapping[str, tuple[str, ...]]] = {}  # argument -> dims whose places are computed
     INDICES: ClassVar[tuple[str, ...]] = ()  # dims whose index the program reads
+    CODES: ClassVar[str] = ""  # the array of codes
+    LINEAR: ClassVar[bool] = False  # whether the factor is `T((code - zero) * scale)`
 
     @classmethod
     def serves(cls, descriptor: M) -> bool:
         """Whether there are few rows."""
-        return cls.sizes_of(descriptor).rows <= max(dict(of.numbers)["tokens"] for of in _SCHEDULES)
+        return descriptor.element in _ELEMENTS and cls.sizes_of(descriptor).rows <= cls._schedules()[-1]["tokens"]
+
+    @classmethod
+    def _schedules(cls) -> list[Schedule]:
+        return [Schedule.parse(text) for text in MADE[cls.LINEAR]]
 
     @classmethod
     def of_pass(cls, plan: type[Any], declared: MatmulPass) -> dict[str, Any]:
@@ -56,7 +61,7 @@ class MadePlan(MatmulSelection[M]):
     @classmethod
     def within(cls, descriptor: M, row: Registered, layouts: frozenset[str]) -> tuple[Registered, frozenset[str]]:
         rows = cls.sizes_of(descriptor).rows
-        schedule = next(of for of in _SCHEDULES if dict(of.numbers)["tokens"] >= rows)
+        schedule = next(of for of in cls._schedules() if of["tokens"] >= rows)
         own = layouts & {*cls.LAYOUTS} or frozenset(cls.LAYOUTS)
         return replace(row, sku=replace(row.sku, schedule=schedule)), own
 
@@ -89,9 +94,9 @@ class MadePlan(MatmulSelection[M]):
         if source is None:
             numbers = dict(self._schedule.numbers)
             left, right = self.FACTORS
-            columns = self._schedule.threads // _WARPS * _SLAB
-            runs = numbers["block_k"] // _RUN
-            stage = numbers["block_k"] * (numbers["tokens"] * _HALF + columns // 2) + columns * runs * _PAIRS + _FLAGS
+            depth, record = numbers["block_k"], _PAIR if self.LINEAR else _TABLE
+            stage = depth * (numbers["tokens"] * _HALF + self._columns // 2) + _FLAGS
+            stage += self._columns * (depth // _RUN) * record
             source = self._sources[layout, types] = kernel_source(
                 self._row,
                 {
@@ -113,6 +118,11 @@ class MadePlan(MatmulSelection[M]):
             )
         return source
 
+    @property
+    def _columns(self) -> int:
+        """Of a block, in which one of the groups of warps multiplies."""
+        return self._schedule.threads // (1 + self._schedule["loaders"]) // _WARP * _SLAB
+
     @cached_property
     def _result(self) -> str:
         """The first output that is there."""
@@ -124,17 +134,15 @@ class MadePlan(MatmulSelection[M]):
         if self._is_empty(sizes) or self._result not in views:
             return []
         types = tuple(views[n].element if n in views else self.elements_of(n)[0] for n in self.CHOSEN)
-        columns = self._schedule.threads // _WARPS * _SLAB
-        grid = (-(-sizes.columns // columns), -(-sizes.rows // dict(self._schedule.numbers)["tokens"]), 1)
+        grid = (-(-sizes.columns // self._columns), -(-sizes.rows // dict(self._schedule.numbers)["tokens"]), 1)
         source = self._source(self._layout(views), types)
         return [Launch(source, grid, self._schedule.threads, self._words(views))]
 
     def _layout(self, views: Views) -> str:
         """`kk`, where rows of the left factor and of words of codes are whole packs of 16 bytes; else any strides."""
-        codes = next(name for name in self.PLACED if views[name].element.row.bytes == _WORD)
         left = views[self.FACTORS[0]]
         is_whole = left.shape[-1] % (VECTOR_BYTES // _HALF) == 0
-        if "kk" in self.layouts and is_whole and _is_packed(left) and _is_packed(views[codes]):
+        if "kk" in self.layouts and is_whole and _is_packed(left) and _is_packed(views[self.CODES]):
             return "kk"
         if "strided" not in self.layouts:
             raise self._other_layout("strided")

@@ -33,8 +33,11 @@ class MatmulPass:
 class MadePass(MatmulPass):
     """What stands in for all passes where there are few rows: a product that makes its right factor while it runs.
 
-    It also says what the factor's program reads at computed places, and the dims whose index it reads.
+    It also says what the factor's program reads at computed places, the dims whose index it reads, the array of codes,
+    and whether the factor is `T((code - zero) * scale)`.
     """
 
     placed: Mapping[str, tuple[str, ...]] | None = None
     indices: tuple[str, ...] = ()
+    codes: str = ""
+    linear: bool = False

@@ -37,12 +37,20 @@ SCHEDULES = (
     ("sm_80", ("f32",), "t256.block_m128.block_n64.block_k16.stages3.across2"),
     ("sm_80", ("f64",), "t256.block_m64.block_n64.block_k16.stages3.across2"),
 )
-# Of products that make a factor while they run: rows of a tile, how much of the depth a buffer has, and how many there
-# are. The first that has all rows of a problem serves it. Half of the warps have 16 columns each, the others load.
+# Of products that make a factor while they run, by tables or by zero points and scales: rows of a tile, how much of the
+# depth a buffer has, how many there are, and groups of warps that load, as large as the one that multiplies, whose
+# warps have 16 columns each. The first that has all rows of a problem serves it.
 MADE = (
-    "t256.tokens16.block_k256.stages6",
-    "t256.tokens32.block_k256.stages4",
-    "t256.tokens64.block_k256.stages4",
+    (
+        "t384.tokens16.block_k256.stages6.loaders2",
+        "t384.tokens32.block_k256.stages4.loaders2",
+        "t384.tokens64.block_k256.stages4.loaders2",
+    ),
+    (
+        "t384.tokens16.block_k256.stages6.loaders2",
+        "t384.tokens32.block_k256.stages6.loaders2",
+        "t384.tokens64.block_k256.stages4.loaders2",
+    ),
 )
 # Of several passes: how those that are no products cut up their work, and whether products take warpgroups.
 OF_PASSES = (("sm_90a", "t256.packs4.blocks1056.wgmma1"), ("sm_80", "t256.packs4.blocks1056.wgmma0"))

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <baracuda/math.cuh>
+#include <baracuda/pack.cuh>
 
 namespace baracuda {
 
@@ -91,6 +92,26 @@ template <typename T> struct MadePair {
     }
     __device__ __forceinline__ static float first_of(unsigned pair) {
         return float(__builtin_bit_cast(T, (unsigned short)pair));
+    }
+};
+
+// What makes pairs of a row's runs: a pair of the zero point and one of the scale.
+template <class Program> struct PairMaker {
+    using T = typename Program::T;
+    using Pairs = MadePair<T>;
+    static constexpr int WORDS = 2;  // of a record
+    struct Record {
+        unsigned zero, scale;
+        __device__ __forceinline__ void store(unsigned* at, int) const {
+            *reinterpret_cast<u64*>(at) = zero | u64(scale) << 32;
+        }
+    };
+
+    __device__ __forceinline__ PairMaker(const typename Program::Args&, long long) {}
+    // Whether the pair is exact, too.
+    __device__ __forceinline__ bool make(Record& record, T zero, T scale) const {
+        record = {Pairs::of(zero), Pairs::of(scale)};
+        return Pairs::is_exact(zero);
     }
 };
 

@@ -14,7 +14,7 @@ from baracuda.codegen.emit.generate import texts
 from baracuda.codegen.emit.plan_classes import plan_of, rows_of
 from baracuda.codegen.lower.lower import lower
 from baracuda.codegen.spec.load import load_spec
-from baracuda.generated import Int4LinearDescriptor, Int4LinearPlan
+from baracuda.generated import Int4LinearDescriptor, Int4LinearPlan, Nf4LinearDescriptor, Nf4LinearPlan
 
 MANY = 70  # rows, for which weights are in memory
 FEW = (1, 5, 17, 40, 64)
@@ -58,6 +58,32 @@ def test_few_rows_have_the_bits_of_many(element: str, values: Any) -> None:
             few = ops.int4_linear(x[:rows], codes, scale, zero, group_size=size)
             same = few.view(np.uint16) == many[:rows].view(np.uint16)
             assert (same | (np.isnan(few.astype(float)) & np.isnan(many[:rows].astype(float)))).all(), (depth, rows)
+
+
+@pytest.mark.parametrize("of_scale", [np.float32, None])
+@pytest.mark.parametrize("element", ELEMENTS)
+def test_few_rows_have_the_bits_of_many_with_tables(element: str, of_scale: Any) -> None:
+    """Also of values that overflow or are subnormal in the element type, and of strided arrays."""
+    rng, dtype = np.random.default_rng(7), ELEMENTS[element]
+    table = (rng.normal(size=16) * np.logspace(-6, 6, 16)).astype(np.float32)
+    table[3], table[12] = np.nan, -0.0
+    for depth, columns, size in [*SHAPES, (2080, 70, 64)]:
+        x = rng.normal(size=(MANY, depth)).astype(dtype)
+        codes = rng.integers(0, 256, (columns, -(-depth // 2))).astype(np.uint8)
+        absmax = rng.normal(size=(columns, -(-depth // size))).astype(of_scale or dtype)
+        many = ops.nf4_linear(x, codes, absmax, table, group_size=size)
+        for rows in FEW:
+            few = ops.nf4_linear(x[:rows], codes, absmax, table, group_size=size)
+            strided = ops.nf4_linear(x[:rows], np.asfortranarray(codes), absmax, table, group_size=size)
+            for of in (few, strided):
+                same = of.view(np.uint16) == many[:rows].view(np.uint16)
+                both_nan = np.isnan(of.astype(float)) & np.isnan(many[:rows].astype(float))
+                assert (same | both_nan).all(), (depth, rows)
+
+
+def test_floats_are_in_memory() -> None:
+    problem = Nf4LinearDescriptor(tokens=1, in_features=64, out_features=16, element="f32")
+    assert Nf4LinearPlan.select(problem).workspace_bytes > 0
 
 
 def test_any_strides_give_the_same_bits() -> None:
@@ -134,9 +160,9 @@ def test_an_epilogue_follows(tmp_path: Path, has_bias: bool) -> None:
         ("codes[j, i // 8]", "codes[j, i // 4]"),
         ("dtype: i32, outside: 0", "dtype: i32, outside: 1"),
         ("dtype: i32", "dtype: i64"),
-        ("  scale: {dims: [j, block], outside: 0}", "  scale: {dims: [j, block], dtype: f32, outside: 0}"),
         ("scale[j, i // 64]", "scale[j, (i + index(j)) // 64]"),
-        ("(code - zero[j, i // 64])", "(code + zero[j, i // 64])"),
+        ("scale[j, i // 64]", "(scale[j, i // 64] + index(i))"),
+        ("scale[j, i // 64]", "scale[j, code + i]"),
     ],
 )
 def test_other_factors_are_made_before_the_product(tmp_path: Path, before: str, after: str) -> None:
@@ -144,3 +170,55 @@ def test_other_factors_are_made_before_the_product(tmp_path: Path, before: str, 
     cls = plan_class(tmp_path, LAYER.replace(before, after))
     assert len(cls.PASSES) == 2
     assert len(plan_class(tmp_path).PASSES) == 3
+
+
+WORDS = "codes: {dims: [j, word], dtype: i32, outside: 0}"
+BYTES = WORDS.replace("word", "byte").replace("i32", "u8")
+OF_BYTES = {"ceil_div(width, 8)": "ceil_div(width, 2)", "word:": "byte:", WORDS: BYTES, "i // 8": "i // 2"}
+BY_TABLE = {
+    "gain: {dims: []}": "gain: {dims: []}\n  table: {dims: [j, entry], outside: 0}",
+    "block: ": 'entry: "16", block: ',
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "linear"),
+    [
+        ({}, True),
+        ({**OF_BYTES, "% 8": "% 2"}, True),
+        ({**OF_BYTES, "4 * (index(i) % 8)": "4 * (1 - index(i) % 2)"}, False),
+        ({"4 * (index(i) % 8)": "4 * (7 - index(i) % 8)"}, False),
+        ({"(code - zero[j, i // 64])": "(code + zero[j, i // 64])"}, False),
+        ({"  scale: {dims: [j, block], outside": "  scale: {dims: [j, block], dtype: f32, outside"}, False),
+        ({**BY_TABLE, "(code - zero[j, i // 64])": "(table[j, code] + zero[j, i // 50])"}, False),
+        ({**BY_TABLE, "(code - zero[j, i // 64]) * scale[j, i // 64]": "table[j, code]"}, False),
+    ],
+)
+def test_any_function_of_a_code_is_made(tmp_path: Path, changes: dict[str, str], linear: bool) -> None:
+    text = LAYER
+    for before, after in changes.items():
+        assert before in text
+        text = text.replace(before, after)
+    if "scale[" not in text:
+        text = text.replace("  zero: {dims: [j, block], outside: 0}\n", "").replace(
+            "  scale: {dims: [j, block], outside: 0}\n", ""
+        )
+        text = text.replace(', block: "ceil_div(width, 64)"', "")
+    cls, rng, found = plan_class(tmp_path, text), np.random.default_rng(7), {}
+    assert cls.PASSES[-1].linear == linear
+    element, size = (np.uint8, 2) if "byte" in text else (np.int32, 8)
+    codes = rng.integers(np.iinfo(element).min, np.iinfo(element).max, (24, 416 // size), element, endpoint=True)
+    of = {"x": rng.normal(size=(MANY, 416)), "zero": rng.integers(0, 16, (24, 7)), "scale": rng.normal(size=(24, 7))}
+    of |= {"gain": np.array(0.3), "table": rng.normal(size=(24, 16))}
+    arrays = {name: array.astype(np.float16) for name, array in of.items()} | {"codes": codes}
+    if "dtype: f32" in text:
+        arrays["scale"] = of["scale"].astype(np.float32)
+    for rows in (9, MANY):
+        plan = cls.select(cls.DESCRIPTOR(tokens=rows, width=416, hidden=24, has_bias=False, element="f16"))
+        assert (plan.workspace_bytes == 0) == (rows == 9)
+        y, z = np.zeros((rows, 24), np.float16), np.zeros((rows, 24), np.float32)
+        given = {**arrays, "x": arrays["x"][:rows], "y": y, "z": z}
+        plan._run(tuple(given.get(name) for name in cls.ARGUMENTS), np.zeros(plan.workspace_bytes, np.uint8), None)
+        found[rows] = z
+    assert found[9].any()
+    assert np.array_equal(found[9], found[MANY][:9])

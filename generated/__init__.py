@@ -67,6 +67,7 @@ _CLASSES = {
     "matrix.k_grouped_mm": "KGroupedMmDescriptor KGroupedMmPlan",
     "matrix.k_grouped_mm_backward": "KGroupedMmBackwardDescriptor KGroupedMmBackwardPlan",
     "matrix.linear": "LinearDescriptor LinearPlan",
+    "matrix.linear_amax": "LinearAmaxDescriptor LinearAmaxPlan",
     "matrix.linear_backward": "LinearBackwardDescriptor LinearBackwardPlan",
     "matrix.linear_swiglu": "LinearSwigluDescriptor LinearSwigluPlan",
     "matrix.linear_swiglu_backward": "LinearSwigluBackwardDescriptor LinearSwigluBackwardPlan",
@@ -201,6 +202,7 @@ if TYPE_CHECKING:
     from .matrix.k_grouped_mm import *
     from .matrix.k_grouped_mm_backward import *
     from .matrix.linear import *
+    from .matrix.linear_amax import *
     from .matrix.linear_backward import *
     from .matrix.linear_swiglu import *
     from .matrix.linear_swiglu_backward import *

@@ -316,6 +316,12 @@ def linear(x: rt.Array, w: rt.Array, bias: rt.Array = None, *, kind: str, y: rt.
     """A linear layer, its bias and its activation, whose rows have the same bits in a batch of any size. See
     `LinearPlan.run`, `LinearDescriptor`."""
 
+_linear_amax = NamedTuple("_linear_amax", [("y", Any), ("amax", Any)])
+def linear_amax(x: rt.Array, w: rt.Array, bias: rt.Array = None, *, y: rt.Array = None, amax: rt.Array = None,
+                stream: rt.Stream = None) -> _linear_amax:
+    """A linear layer and the largest magnitude of each token's results, which scales of 8 bits are made of. See
+    `LinearAmaxPlan.run`, `LinearAmaxDescriptor`."""
+
 def linear_backward(dy: rt.Array, x: rt.Array, w: rt.Array, bias: rt.Array = None, *, kind: str, dx: rt.Array = None,
                     dw: rt.Array = None, dbias: rt.Array = None, dbias_dtype: DTypeLike | None = None,
                     stream: rt.Stream = None) -> Any:

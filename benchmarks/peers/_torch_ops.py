@@ -197,6 +197,11 @@ def _k_grouped_mm(fields: Fields, t: Tensors) -> dict[str, Any]:
     return {"y": torch.stack([t["a"][:, begin:end] @ t["b"][begin:end] for begin, end in pairs])}
 
 
+def _linear_amax(fields: Fields, t: Tensors) -> dict[str, Any]:
+    y = F.linear(t["x"], t["w"], None if t.get("bias") is None else t["bias"].to(t["x"].dtype))
+    return {"y": y, "amax": y.abs().amax(1).to(_wide(y))}
+
+
 def _linear_swiglu(fields: Fields, t: Tensors) -> dict[str, Any]:
     return {"y": F.silu(F.linear(t["x"], t["w_gate"])) * F.linear(t["x"], t["w_up"])}
 
@@ -336,6 +341,7 @@ FORWARD: dict[str, Function] = {
     "grouped_mm": _grouped_mm,
     "k_grouped_mm": _k_grouped_mm,
     "linear_swiglu": _linear_swiglu,
+    "linear_amax": _linear_amax,
     "grouped_swiglu": _grouped_swiglu,
     "topk_softmax": _topk_softmax,
     "moe_permute": _moe_permute,

@@ -113,6 +113,12 @@ def _whole(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, An
     return {"y": arrays["a"].astype(np.int64) @ arrays["b"].astype(np.int64)}
 
 
+def _largest(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
+    with np.errstate(all="ignore"):
+        y = np.inner(arrays["x"], arrays["w"]) + arrays.get("bias", 0.0)
+        return {"y": y, "amax": np.abs(y).max(axis=1, initial=-np.inf)}
+
+
 def _gated(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
     with np.errstate(all="ignore"):
         gate, up = (np.inner(arrays["x"], arrays[name]) for name in ("w_gate", "w_up"))
@@ -124,6 +130,7 @@ PRODUCTS: Mapping[str, Callable[..., dict[str, Any]]] = {
     "numpy.matmul": _baddbmm,
     "numpy.inner": _linear,
     "numpy.inner of two": _gated,
+    "numpy.inner and its largest": _largest,
     "numpy.inner_int4": _int4,
     "numpy.inner_nf4": _nf4,
     "torch._grouped_mm": _grouped,

@@ -43,8 +43,9 @@ _BODY = {
     "cells": (Code("Cells"), Code("The values of cells.")),
     "terms": (Code("Terms"), Code("The terms of sums, and the values of their cells.")),
     "weights": (Code("Weights"), Code("What a part of a sum is multiplied with, as the term of its sum.")),
-    "sinks": (Code("Sinks"), Code("The terms of what is reduced over columns.")),
+    "sinks": (Code("Sinks"), Code("The terms of what is reduced, and the outputs of cells.")),
     "late_sinks": (Code("LateSinks"), Code("The terms of what rests on that.")),
+    "bands": (Code("Bands"), Code("The outputs of what is reduced over rows.")),
     "epilogue": (Code("Epilogue"), Code("The outputs of sums.")),
 }
 

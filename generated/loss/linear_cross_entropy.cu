@@ -32,7 +32,7 @@ struct Program : MapProgram {
 #if BARACUDA_PASS == 2
 template <typename T> using target_type = BARACUDA_TYPE_TARGET;
 struct Program : MapProgram {
-    static constexpr int SINKS = 2;
+    static constexpr int SINKS = 2, BANDS = 0;
     static constexpr u64 PHASES = 0x11210;  // of sums, the first in the lowest digit
     template <template <class> class Of> struct Reduced {
         Of<Sum<acc_t, false>> logits_;
@@ -60,7 +60,7 @@ struct Program : MapProgram {
         Reduced<ScratchOf> parts;
     };
 
-    // The terms of what is reduced over columns.
+    // The terms of what is reduced, and the outputs of cells.
     struct Sinks : Body<Reads<&Args::target_, &Args::col_index_held_>, Writes<>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced, Reduced<ValueOf>& term) {

@@ -39,11 +39,11 @@ _FEW = 2  # operands of terms, tensors and indices together
 
 def lower_map(spec: MapSpec, spec_path: str) -> MapOp:
     """The decisions for `spec`, which has been checked."""
-    return lower_walks(spec, spec_path, kind_groups(spec), lambda op, of: op)
+    return lower_walks(spec, spec_path, kind_groups(spec), lambda op, of_kinds: op)
 
 
 def lower_walks(
-    spec: MapSpec, spec_path: str, groups: Iterable[KindGroup], made: Callable[[MapOp, Pass], MapOp]
+    spec: MapSpec, spec_path: str, groups: Iterable[KindGroup], made: Callable[[MapOp, Mapping[str, Pass]], MapOp]
 ) -> MapOp:
     """The decisions for the passes of all kinds, each as `made` of a map's."""
     walks = [walk for group in groups for walk in _walks(group, spec, spec_path, made)]
@@ -65,7 +65,9 @@ def lower_walks(
     )
 
 
-def _walks(group: KindGroup, spec: MapSpec, spec_path: str, made: Callable[[MapOp, Pass], MapOp]) -> Iterator[MapOp]:
+def _walks(
+    group: KindGroup, spec: MapSpec, spec_path: str, made: Callable[[MapOp, Mapping[str, Pass]], MapOp]
+) -> Iterator[MapOp]:
     """The passes of some kinds that take the same ones."""
     kind, passes = next(iter(group.passes.items()))
     for number, first in enumerate(passes):
@@ -74,7 +76,7 @@ def _walks(group: KindGroup, spec: MapSpec, spec_path: str, made: Callable[[MapO
         table = {} if is_one else {name: spec.kinds[name] for name in alike if name}
         of = first.spec.model_copy(update={"kinds": table})
         op = _lowered(of, spec_path, {kind: first} if is_one else alike)
-        yield replace(made(op, first), served=names(filter(None, alike)), loop=first.loop)
+        yield replace(made(op, {kind: first} if is_one else alike), served=names(filter(None, alike)), loop=first.loop)
 
 
 def _shapes_of(spec: MapSpec) -> dict[str, str]:

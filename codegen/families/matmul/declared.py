@@ -24,7 +24,7 @@ def _product(op: MatmulOp) -> dict[str, Any]:
     scalars = tuple(s.name for s in op.scalars)
     found = {"factors": op.factors, "dims": dict(op.roles), "sizes": op.sizes, "scalars": scalars}
     found |= {"weights": dict(op.weights)} if op.weights else {}
-    found |= {"part": op.part} if op.part else {}
+    found |= {name: dim for name, dim in (("part", op.part), ("band", op.band)) if dim}
     return found | ({"span": op.span} if op.span else {}) | ({"second": op.second} if op.second else {})
 
 

@@ -32,7 +32,7 @@ def passes(spec: MapSpec, held: str = "held") -> tuple[Pass, ...]:
     parts = parts_with_factors(spec)
     products = products_of(spec, parts)
     parts = by_ends(parts, spec, products)
-    spec, parts, sinks = with_parts(spec, parts, products)
+    spec, parts, products, sinks = with_parts(spec, parts, products)
     cut = tuple(_Cut(spec, hoisted(parts), held, products, sinks).passes())
     if queries := chunks.asked(cut, next(iter(spec.chunks), "")):
         parts, made = chunks.with_arrays(parts, queries)
@@ -167,12 +167,12 @@ class _Cut(Cut):
         if product is None:
             return of
         order = next((self.spec.outputs[name].dims for name in walk.outputs), tuple(self.spec.dims))
-        sinks, column = self.sinks.get(walk.sums[0]), product.dims["columns"]
+        sinks = self.sinks.get(walk.sums[0])
         lines = tuple(replace(x, expr=_terms(x.expr)) if x.name in walk.sums else x for x in of.parts.lines)
-        lines = tuple(replace(x, expr=without_part(x.expr, column)) if x.name in self.sunk else x for x in lines)
+        lines = tuple(replace(x, expr=without_part(x.expr)) if x.name in self.sunk else x for x in lines)
         parts = of_cells(replace(of.parts, lines=lines), product.weights)
         product = renamed(product, held)
-        product = product if product.second else oriented(product, order)
+        product = product if product.second or sinks else oriented(product, order)
         return replace(of, parts=parts, product=replace(product, sinks=sinks))
 
 

@@ -27,6 +27,7 @@ class MatmulPass:
     span: tuple[str, str, bool] | None = None
     weights: Mapping[str, tuple[tuple[str, int], ...]] | None = None
     part: str = ""
+    band: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ class MatmulPlan(MatmulSelection[M]):
     @cached_property
     def _result(self) -> str:
         """The first output that is there."""
-        written = [name for name, argument in self.ARGUMENTS.items() if argument.written]
+        written = self._written()
         return next((name for name in written if self.present(name)), written[0])
 
     @property
@@ -295,7 +295,10 @@ class MatmulPlan(MatmulSelection[M]):
     def _along(self, views: Views, name: str, *dims: str) -> TensorView:
         """An argument with one axis for each of these roles, of extent 1 where it has none."""
         view, axes = views[name], [dim for (dim,) in self.AXES[name]]
-        of = {**self.DIMS, "columns": self.PART} if self.PART in axes else self.DIMS
+        of = {
+            **self.DIMS,
+            **{side: part for side, part in (("rows", self.BAND), ("columns", self.PART)) if part in axes},
+        }
         places = [axes.index(of[role]) if of.get(role) in axes else None for role in dims]
         shape = tuple(1 if place is None else view.shape[place] for place in places)
         strides = tuple(0 if place is None or view.shape[place] == 1 else view.strides[place] for place in places)
@@ -390,8 +393,7 @@ class MatmulPlan(MatmulSelection[M]):
     @cached_property
     def _sums(self) -> int:
         """How many sums the kernel has: each product, and what it reduces of each part."""
-        reduced = sum(argument.written for argument in self.ARGUMENTS.values()) if self.PART else 0
-        return len(self.multiplicands()) - 1 + reduced
+        return len(self.multiplicands()) - 1 + sum(map(self._is_reduced, self._written()))
 
     @cached_property
     def _read(self) -> tuple[int, ...]:

@@ -57,7 +57,7 @@ OF_PASSES = (("sm_90a", "t256.packs4.blocks1056.wgmma1"), ("sm_80", "t256.packs4
 MULTIPLIED = {arch: {tag for of, tags, _ in SCHEDULES for tag in tags if of == arch} for arch, _ in OF_PASSES}
 PORTABLE = {tag: text for arch, tags, text in SCHEDULES for tag in tags if arch == "sm_80"}
 
-PART = 64  # columns that a kernel reduces at once
+PART, BAND = 64, 16  # columns and rows that a kernel reduces at once
 PANEL = 128  # bytes of a row of a panel: of the depth
 # An H100's: multiprocessors, cycles a second, bytes a cycle that one of them and all together load from the L2 cache,
 # bytes a second of memory, and cycles of a tile beside its products. 8192 x 8192 x 8192 of bf16 take 1.56 ms in tiles

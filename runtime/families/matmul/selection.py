@@ -22,6 +22,7 @@ from ..map.passed import PassedPlan
 from ..map.plan import MapPlan
 from .matmul_pass import MatmulPass
 from .schedules import (
+    BAND,
     BYTES,
     FLOATS_OF_A_BYTE,
     MULTIPLIED,
@@ -42,8 +43,8 @@ _FLOATS_OF_A_BYTE = {"sm_90a": "f8", "sm_80": "f16"}
 _ORDER = ("f16", "bf16", "f32", "f64", *WHOLE_OF_A_BYTE)  # of kernels of a schedule
 _PART = 128  # of the depth: what sums of floats of a byte are made of, with instructions that take 32
 # Roundings of a term of a part: 8 of half a thread's columns, 3 of halves and a quad, and those of the factor by which
-# a sum of exponentials is scaled.
-_DEPTH_OF_PART = 8 + 3 + 8
+# a sum of exponentials is scaled. Of a band: 2 of a thread's rows, and 3 of eight threads.
+_DEPTH_OF_PART, _DEPTH_OF_BAND = 8 + 3 + 8, 2 + 3
 _LARGEST_OF, _SUM = {ElementKind.I8: 128, ElementKind.U8: 255}, 2**31 - 1
 
 M = TypeVar("M", bound=MapDescriptor)
@@ -65,7 +66,9 @@ class MatmulSelection(PassedPlan[M]):
     # What parts of a sum are multiplied with: along each axis one of DIMS, and how many places of it share an element.
     WEIGHTS: ClassVar[Mapping[str, tuple[tuple[str, int], ...]]] = {}
 
-    PART: ClassVar[str] = ""  # the dim of parts of the columns that kernels reduce, instead of storing elements
+    # The dims of parts of the columns and of bands of the rows that kernels reduce, or "".
+    PART: ClassVar[str] = ""
+    BAND: ClassVar[str] = ""
 
     @classmethod
     def _complete(cls, own: Mapping[str, Any]) -> None:
@@ -86,6 +89,17 @@ class MatmulSelection(PassedPlan[M]):
     def _turns(cls) -> bool:
         """Whether some tiles of a cluster are beside each other: matrices have parts of the rows."""
         return cls.SPAN is not None and cls.SPAN[1] == "rows"
+
+    @classmethod
+    def _written(cls) -> list[str]:
+        """What kernels store, elements first."""
+        written = [name for name, argument in cls.ARGUMENTS.items() if argument.written]
+        return sorted(written, key=cls._is_reduced)
+
+    @classmethod
+    def _is_reduced(cls, name: str) -> bool:
+        """Whether an array has what kernels reduce of parts."""
+        return any((dim,) in cls.AXES[name] for dim in (cls.PART, cls.BAND) if dim)
 
     @classmethod
     def _takes_bytes(cls) -> bool:
@@ -188,10 +202,10 @@ class MatmulSelection(PassedPlan[M]):
     def schedules(cls) -> tuple[tuple[str, tuple[str, ...], str], ...]:
         """Architecture, element types and text of each schedule.
 
-        Warpgroups do not alternate where tiles differ; rows of a tile are rows where columns are reduced; a pair of
+        Warpgroups do not alternate where tiles differ; rows of a tile are rows where these are reduced; a pair of
         products has a multiple of 64 columns of each.
         """
-        without = {"alternate1"} if cls.SPAN else {"swapped1"} if cls.PART else set[str]()
+        without = {"alternate1"} if cls.SPAN else {"swapped1"} if cls.PART or cls.BAND else set[str]()
         rows = [row for row in SCHEDULES if not any(word in row[2] for word in without)]
         return tuple(row for row in rows if not cls.SECOND or takes_pairs(Schedule.parse(row[2])))
 
@@ -199,9 +213,9 @@ class MatmulSelection(PassedPlan[M]):
     def _seconds(cls, descriptor: M) -> Callable[[Schedule], float]:
         """How long a product takes by the model, with each schedule."""
         element = ElementKind(descriptor.element)
-        written = next(argument for argument in cls.ARGUMENTS.values() if argument.written)
-        factor, result = cls.multiplied(element)[0].row.bytes, written.elements(element)[0].row.bytes
-        sizes, result = cls._usual_sizes(descriptor), 0 if cls.PART else result
+        stored = [cls.ARGUMENTS[name] for name in cls._written() if not cls._is_reduced(name)]
+        factor = cls.multiplied(element)[0].row.bytes
+        sizes, result = cls._usual_sizes(descriptor), stored[0].elements(element)[0].row.bytes if stored else 0
         turns, paired = cls._turns(), bool(cls.SECOND)
         return lambda schedule: seconds(sizes, schedule, factor, result, turns=turns, paired=paired)
 
@@ -270,11 +284,8 @@ class MatmulSelection(PassedPlan[M]):
         One of 8-bit floats cuts 32 products and the sum off 13 bits below the largest, and what that gives to 14 bits;
         sums of 128 products are rounded to f32, as are those that have weights everywhere.
         """
-        if in_passes := self._depth_in_passes(dims, count):
+        if in_passes := max([self._depth_in_passes(dims, count), *self._depths_in_parts(dims, count)]):
             return in_passes
-        for of in self._passes:
-            if isinstance(of, MatmulSelection) and of.PART and {*dims} == {of.DIMS["columns"]}:
-                return _DEPTH_OF_PART + self._depth_in_passes((of.PART,), -(-count // PART))
         if self.math_of(self.element, self.sku.arch) == "f8":
             part = min(count, _PART)
             return (part + 2 * -(-part // 32)) * 2.0 ** (24 - 13) + -(-count // _PART)
@@ -283,6 +294,15 @@ class MatmulSelection(PassedPlan[M]):
         if self.WEIGHTS:
             return min(count, _PART) / 4 + 8 + -(-count // _PART)
         return count + 12 if self.element == ElementKind.F32 else count / 4 + 8
+
+    def _depths_in_parts(self, dims: Collection[str], count: int) -> Iterator[float]:
+        """The roundings of a term of what products reduce in parts, and passes of maps add up."""
+        for of in self._passes:
+            if isinstance(of, MatmulSelection):
+                sides = (of.PART, "columns", PART, _DEPTH_OF_PART), (of.BAND, "rows", BAND, _DEPTH_OF_BAND)
+                for part, side, size, depth in sides:
+                    if part and {*dims} == {of.DIMS[side]}:
+                        yield depth + self._depth_in_passes((part,), -(-count // size))
 
 
 def matmul_kernels(

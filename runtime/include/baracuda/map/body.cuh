@@ -157,10 +157,10 @@ template <class Of, int N, int PACKS> struct Packs : Of::template Held<N, PACKS>
     }
 };
 
-// What programs have if they do not say otherwise: whether they read at computed places, and draw random numbers, and
-// in how many phases they reduce the columns of a product.
+// What programs have if they do not say otherwise: whether they read at computed places, and draw random numbers, in
+// how many phases they reduce the columns of a product, and how many reductions there are of its rows.
 struct MapProgram {
-    static constexpr int SINKS = 0;
+    static constexpr int SINKS = 0, BANDS = 0;
     static constexpr bool PLACED = false, RANDOM = false;
     using T = BARACUDA_ELEMENT;
     using acc_t = acc_of<T>;

@@ -30,21 +30,23 @@ template <class Program> struct ProductStore {
         constexpr int PIECES = Shape::SWAPPED ? Shape::BLOCK_N / 16 : 4;
         const long long rows = SPAN == Span::ROWS ? tile.span.live_rows(args) : args.rows;
         const long long down = Shape::SWAPPED ? args.columns : rows, along = Shape::SWAPPED ? rows : args.columns;
-        if constexpr (Program::SINKS > 0) {
+        if constexpr (HAS_SINKS<Program>) {
             if (row + 64 <= down && column + PART <= along) sinks<true>(sum[0], row, column, tile, args);
             else sinks<false>(sum[0], row, column, tile, args);
-            return;
+        } else {
+            if (row + 64 <= down && column + 16 * PIECES <= along) pieces<true, PIECES>(sum, row, column, tile, args);
+            else pieces<false, PIECES>(sum, row, column, tile, args);
         }
-        if (row + 64 <= down && column + 16 * PIECES <= along) pieces<true, PIECES>(sum, row, column, tile, args);
-        else pieces<false, PIECES>(sum, row, column, tile, args);
     }
 
 private:
     template <bool WHOLE, typename Sum>
-    __device__ __forceinline__ static void sinks(const Sum* sum, int row, int column, const ProductTiles<Program>& tile,
-                                                 const Args& args) {
+    __device__ __forceinline__ void sinks(const Sum* sum, int row, int column, const ProductTiles<Program>& tile,
+                                          const Args& args) {
         constexpr bool HAS_ROWS = !Shape::SWAPPED && PRODUCTS == 1;
-        static_assert(Program::SINKS == 0 || HAS_ROWS, "a thread has columns of few rows, of one product");
+        static_assert(!HAS_SINKS<Program> || HAS_ROWS, "a thread has columns of few rows, of one product");
+        const unsigned buffer = results + turn * Shape::RESULT;
+        if (STAGED) wait_for_buffer();
         Sum parts[2][2][8];
         FragmentCells<Shape::SWAPPED, WHOLE> cells[2][2];
 #pragma unroll
@@ -53,7 +55,18 @@ private:
 #pragma unroll
             for (int i = 0; i < 8; ++i) parts[piece / 2][piece % 2][i] = sum[8 * piece + i];
         }
-        reduce_part<Program>(parts, cells, args);
+        reduce_part<Program>(parts, cells, args, [&](const auto& packs, int half) {
+#pragma unroll
+            for (int f = 0; f < 2; ++f) keep(packs[f], cells[half][f], 2 * half + f, args, buffer);
+        });
+        if (STAGED) store_buffer<WHOLE>(buffer, row, column, tile, args);
+    }
+    // Stores what is made of 16 columns of the tile, or leaves the result to the buffer.
+    template <class P, class Cells>
+    __device__ __forceinline__ static void keep(const P& packs, const Cells& cells, int piece, const Args& args,
+                                                unsigned buffer) {
+        store_fragment<Program, STAGED>(packs, cells, args);
+        if constexpr (STAGED) into_buffer(buffer, piece, threadIdx.x % 128, result_of<Program, Cells>(packs));
     }
     // The cells of 16 columns of the tile.
     template <bool WHOLE>
@@ -96,8 +109,7 @@ private:
 #pragma unroll
         for (int piece = 0; piece < PIECES; ++piece) {
             const auto cells = cells_of<WHOLE>(piece, row, column, tile, args);
-            const auto result = store_fragment<Program, STAGED>(packs[piece], cells, args);
-            if constexpr (STAGED) into_buffer(buffer, piece, threadIdx.x % 128, result);
+            keep(packs[piece], cells, piece, args, buffer);
         }
     }
     template <bool WHOLE, int PIECES, typename Sum>
@@ -109,19 +121,25 @@ private:
             const auto cells = cells_of<WHOLE>(piece, row, column, tile, args);
             Sum part[1][PRODUCTS][8];
             sums_of<WHOLE>(part[0], sum, piece, cells, tile, args);
-            const auto result = finish<Program, STAGED>(part, cells, args);
-            if constexpr (STAGED) into_buffer(buffer, piece, threadIdx.x % 128, result);
+            if constexpr (STAGED)
+                into_buffer(buffer, piece, threadIdx.x % 128, finish<Program, true>(part, cells, args));
+            else finish<Program, false>(part, cells, args);
         }
     }
     template <bool WHOLE, int PIECES, typename Sum>
     __device__ __forceinline__ void pieces(const Sum* const (&sum)[PRODUCTS], int row, int column,
                                            const ProductTiles<Program>& tile, const Args& args) {
-        constexpr bool BOXED = WHOLE || !ROW_SEGMENTS;  // boxes end where the array does
-        const int thread = threadIdx.x % 128;
         const unsigned buffer = results + turn * Shape::RESULT;
         if constexpr (READ_AHEAD) at_once<WHOLE, PIECES>(sum, row, column, tile, args, buffer);
         else one_by_one<WHOLE, PIECES>(sum, row, column, tile, args, buffer);
-        if (!STAGED) return;
+        if (STAGED) store_buffer<WHOLE>(buffer, row, column, tile, args);
+    }
+    // Stores what all threads have left to a buffer.
+    template <bool WHOLE>
+    __device__ __forceinline__ void store_buffer(unsigned buffer, int row, int column,
+                                                 const ProductTiles<Program>& tile, const Args& args) {
+        constexpr bool BOXED = WHOLE || !ROW_SEGMENTS;  // boxes end where the array does
+        const int thread = threadIdx.x % 128;
         if (BOXED) fence_proxy_async_shared();
         bar_sync(barrier, 128);
         if (!BOXED)

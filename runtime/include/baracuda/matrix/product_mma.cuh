@@ -211,7 +211,7 @@ template <class Program> struct ProductTile {
 #pragma unroll
         for (int i = 0; i < ROWS / 16; ++i) {
             const long long r = row + 16 * i + Multiply::row(0), first = column + Multiply::col(0);
-            if constexpr (Program::SINKS > 0) {
+            if constexpr (HAS_SINKS<Program>) {
                 Number parts[WIDE][8];
                 Cells cells[WIDE];
 #pragma unroll
@@ -220,17 +220,17 @@ template <class Program> struct ProductTile {
                     fragment(parts[j], 0, i, j, left, right[0], cells[j], live);
                 }
                 reduce(parts, cells, args);
-                continue;
-            }
+            } else {
 #pragma unroll
-            for (int j = 0; j < WIDE; ++j) {
-                const long long c = first + 16 * j;
-                if (r >= left.sides || c >= args.columns) continue;
-                Number part[1][PRODUCTS][8];
-                const Cells cells = {matrix, r, c, left.sides, args.columns};
+                for (int j = 0; j < WIDE; ++j) {
+                    const long long c = first + 16 * j;
+                    if (r >= left.sides || c >= args.columns) continue;
+                    Number part[1][PRODUCTS][8];
+                    const Cells cells = {matrix, r, c, left.sides, args.columns};
 #pragma unroll
-                for (int p = 0; p < PRODUCTS; ++p) fragment(part[0][p], p, i, j, left, right[p], cells, live);
-                finish<Program, false>(part, cells, args);
+                    for (int p = 0; p < PRODUCTS; ++p) fragment(part[0][p], p, i, j, left, right[p], cells, live);
+                    finish<Program, false>(part, cells, args);
+                }
             }
         }
     }
@@ -239,16 +239,21 @@ template <class Program> struct ProductTile {
     template <class Cells>
     __device__ __forceinline__ void reduce(const Number (&parts)[WIDE][8], const Cells (&cells)[WIDE],
                                            const Args& args) const {
-        static_assert(Program::SINKS == 0 || (COLUMNS * 2 == PART && ACROSS % 2 == 0), "a warp has the half of a part");
+        static_assert(!HAS_SINKS<Program> || (COLUMNS * 2 == PART && ACROSS % 2 == 0), "a warp has the half of a part");
         RowSums<Program> reduced;
         reduce_phase<1>(reduced, parts, cells, args);
         if constexpr (Program::SINKS > 1) reduce_phase<2>(reduced, parts, cells, args);
-        if (threadIdx.x / 32 % 2 == 0 && cells[0].column < args.columns) store_part<Program>(reduced, cells[0], args);
+        if constexpr (Program::SINKS > 0)
+            if (threadIdx.x / 32 % 2 == 0 && cells[0].column < args.columns)
+                store_part<Program>(reduced, cells[0], args);
     }
     template <int PHASE, class Cells>
     __device__ __forceinline__ void reduce_phase(RowSums<Program>& reduced, const Number (&parts)[WIDE][8],
                                                  const Cells (&cells)[WIDE], const Args& args) const {
-        reduce_fragments<Program, PHASE>(reduced, parts, cells, args);
+        reduce_fragments<Program, PHASE>(reduced, parts, cells, args, [&](const auto& packs) {
+#pragma unroll
+            for (int j = 0; j < WIDE; ++j) store_fragment<Program, false>(packs[j], cells[j], args);
+        });
         const bool is_first = threadIdx.x / 32 % 2 == 0;
         each_of_phase<Program, PHASE>(
             [&](auto& of) {

@@ -1,7 +1,8 @@
 // Matrix products with an epilogue: the result of each cell is made of the sum of its products and of what else the
 // program reads there.
 //
-// A program has a body, Epilogue (see body.cuh), and Weights where parts of sums have weights (weights.cuh). Macros
+// A program has a body, Epilogue (see body.cuh), and Weights where parts of sums have weights (weights.cuh), or Sinks
+// where it also reduces cells (sinks.cuh). Macros
 // name the factors, [batch, row, depth] and [batch, column, depth], and the first output. A second right factor
 // multiplies the left one, too: a cell then has two sums. Each factor is contiguous along its side (SIDE) or along the
 // depth, unless they are STRIDED. With TMA, the copy engine moves factors, and a result of 16-bit elements. With
@@ -203,8 +204,18 @@ template <class Program, class P, typename A, int FRAGMENTS> struct SumLanes {
     }
 };
 
+// Whether a kernel reduces what it makes of cells, and the body that makes it.
+template <class Program> constexpr bool HAS_SINKS = Program::SINKS + Program::BANDS > 0;
+template <class Program, bool SINKS = HAS_SINKS<Program>> struct CellsBody {
+    using type = typename Program::Epilogue;
+};
+template <class Program> struct CellsBody<Program, true> {
+    using type = typename Program::Sinks;
+};
+
 // What a thread reads and makes of the cells of a fragment.
-template <class Program, class Cells> using FragmentPacks = Packs<typename Program::Epilogue, 2, Cells::PAIRS>;
+template <class Program, class Cells>
+using FragmentPacks = Packs<typename CellsBody<Program>::type, 2, Cells::PAIRS>;
 
 template <class Packs, class Cells, class Args>
 __device__ __forceinline__ void read_fragment(Packs& packs, const Cells& cells, const Args& args) {
@@ -220,11 +231,13 @@ __device__ __forceinline__ void compute_fragments(P (&packs)[FRAGMENTS], const A
 }
 // HELD: the result is left to the caller; all else is stored.
 template <class Program, bool HELD, class P, class Cells>
-__device__ __forceinline__ auto store_fragment(const P& packs, const Cells& cells, const typename Program::Args& args) {
-    using Result = typename Factors<Program>::Result;
+__device__ __forceinline__ void store_fragment(const P& packs, const Cells& cells, const typename Program::Args& args) {
     packs.writes(args, [&](const auto& pack, auto* data, int operand) {
-        if (!HELD || operand != Result::OPERAND) cells.write(pack, data, args, operand);
+        if (!HELD || operand != Factors<Program>::Result::OPERAND) cells.write(pack, data, args, operand);
     });
+}
+template <class Program, class Cells, class P> __device__ __forceinline__ auto result_of(const P& packs) {
+    using Result = typename Factors<Program>::Result;
     struct {
         Pack<typename Result::element_t, 2> pair[Cells::PAIRS];
     } result;
@@ -238,7 +251,8 @@ __device__ __forceinline__ auto finish(const A (&sum)[1][PRODUCTS][8], const Cel
     FragmentPacks<Program, Cells> packs[1];
     read_fragment(packs[0], cells, args);
     compute_fragments<Program>(packs, sum, args);
-    return store_fragment<Program, HELD>(packs[0], cells, args);
+    store_fragment<Program, HELD>(packs[0], cells, args);
+    if constexpr (HELD) return result_of<Program, Cells>(packs[0]);
 }
 
 // The registers that a thread takes for what it reads of a fragment; vectors along rows are the same for fragments
@@ -252,9 +266,10 @@ registers_of(const Body<Reads<READS...>, Writes<WRITES...>, Places...>&);
 template <auto... READS, auto... WRITES, class... Places>
 Size<sizeof...(READS)> arrays_read(const Body<Reads<READS...>, Writes<WRITES...>, Places...>&);
 template <class Program>
-constexpr int ARRAYS_READ = decltype(arrays_read(*static_cast<typename Program::Epilogue*>(nullptr)))::VALUE;
+constexpr int ARRAYS_READ = decltype(arrays_read(*static_cast<typename CellsBody<Program>::type*>(nullptr)))::VALUE;
 template <class Program>
-constexpr int FRAGMENT_REGISTERS = decltype(registers_of(*static_cast<typename Program::Epilogue*>(nullptr)))::VALUE;
+constexpr int FRAGMENT_REGISTERS =
+    decltype(registers_of(*static_cast<typename CellsBody<Program>::type*>(nullptr)))::VALUE;
 
 }  // namespace baracuda
 

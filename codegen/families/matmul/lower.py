@@ -64,7 +64,8 @@ def _sunk(op: MatmulOp, of_kinds: Mapping[str, Pass], sinks: Sinks) -> MatmulOp:
         of_one = next(iter(bodies.values()))
         return joined({Name(kind): of for kind, of in bodies.items()}) if op.kinds_offered else of_one
 
-    known, bodies = tuple(x.name for x in op.sums if x.name not in sinks.names), list[Body]()
+    known: tuple[str, ...] = tuple(x.name for x in op.sums if x.name not in sinks.names)
+    bodies = list[Body]()
     for name, phase in zip(_PHASES, sinks.phases, strict=False):
         bodies.append(body(name, [] if bodies else elements, phase, known))
         known += phase

@@ -34,5 +34,5 @@ def _pass(op: MapOp, of: MapOp) -> rt.MapPass | rt.MatmulPass:
     if not op.made:
         return rt.MatmulPass(**arrays(op), **_product(op))
     said = arrays(op) | {"writes": tuple(name for name in arrays(op)["writes"] if name not in op.factors)}
-    made = {"codes": op.made.tensor, "linear": op.made.linear}
-    return rt.MadePass(**said, **_product(op), placed=dict(op.placed), indices=op.indices, **made)
+    said |= {"codes": op.made.tensor, "linear": op.made.linear, **_product(op)}
+    return rt.MadePass(**said, placed=dict(op.placed), indices=op.indices)

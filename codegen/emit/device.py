@@ -336,7 +336,7 @@ def made_of(op: MapOp) -> Code:
     names = {"Codes": op.made.codes, **parts}
     lines = [f"using {part} = Cells::{name}_slice;" for part, name in names.items()]
     lines += [f"using {part} = Nothing;" for part in ("First", "Second") if part not in parts]
-    facts = {"LINEAR": op.made.linear, "HIGH_FIRST": op.made.high}
+    facts = {"PAIRED": op.made.paired, "HIGH_FIRST": op.made.high}
     lines.append(f"static constexpr bool {', '.join(f'{name} = {str(of).lower()}' for name, of in facts.items())};")
     return Code("".join(f"    {line}\n" for line in lines))
 

@@ -136,7 +136,7 @@ struct Program : MapProgram {
     using Codes = Cells::codes_read_slice;
     using First = Cells::zero_read_slice;
     using Second = Cells::scale_read_slice;
-    static constexpr bool LINEAR = true, HIGH_FIRST = false;
+    static constexpr bool PAIRED = true, HIGH_FIRST = false;
 };
 #endif
 

@@ -51,7 +51,7 @@ class Int4LinearPlan(rt.MatmulPlan[Int4LinearDescriptor]):
         rt.MadePass(("codes", "scale", "zero", "x"), ("y",), factors=("x", "w_held"),
                     dims=rt.table(rows="token", columns="col", depth="depth"), scalars=("group_size",),
                     placed=rt.table(codes=("word",), scale=("group",), zero=("group",)), indices=("depth",),
-                    codes="codes", linear=True),
+                    codes="codes", paired=True),
     )
 
     def run(self, *, x: rt.Array, codes: rt.Array, scale: rt.Array, zero: rt.Array, y: rt.Array,

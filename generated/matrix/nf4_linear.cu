@@ -135,7 +135,7 @@ struct Program : MapProgram {
     using Codes = Cells::codes_read_slice;
     using First = Cells::absmax_read_slice;
     using Second = Nothing;
-    static constexpr bool LINEAR = false, HIGH_FIRST = true;
+    static constexpr bool PAIRED = false, HIGH_FIRST = true;
 };
 #endif
 

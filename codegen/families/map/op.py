@@ -59,14 +59,14 @@ class Sum:
 class Made:
     """A factor that cells make of codes of four bits: what reads these, and up to two arrays that groups share.
 
-    `high`: elements of codes have the first one in their high bits; `linear`: a factor is `T((code - zero) * scale)`.
+    `high`: elements of codes have the first one in their high bits; `paired`: a factor is `T((code - zero) * scale)`.
     """
 
     codes: Name
     tensor: Name  # that has them
     groups: tuple[Name, ...] = ()
     high: bool = False
-    linear: bool = False
+    paired: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,5 +34,5 @@ def _pass(op: MapOp, of: MapOp) -> rt.MapPass | rt.MatmulPass:
     if not op.made:
         return rt.MatmulPass(**arrays(op), **_product(op))
     said = arrays(op) | {"writes": tuple(name for name in arrays(op)["writes"] if name not in op.factors)}
-    said |= {"codes": op.made.tensor, "linear": op.made.linear, **_product(op)}
+    said |= {"codes": op.made.tensor, "paired": op.made.paired, **_product(op)}
     return rt.MadePass(**said, placed=dict(op.placed), indices=op.indices)

@@ -60,7 +60,7 @@ class _Factor:
             case Call(op="mul", args=(Call(op="sub", args=(of, Name(zero))), Name(scale))) if of == expr:
                 names = (Identifier(zero), Identifier(scale))
                 if {zero, scale} == {*groups} and not is_high and all(map(self._is_element, names)):
-                    return replace(found, groups=names, linear=True)
+                    return replace(found, groups=names, paired=True)
         return found
 
     @cached_property

@@ -41,7 +41,7 @@ class MadePlan(MatmulSelection[M]):
     PLACED: ClassVar[Mapping[str, tuple[str, ...]]] = {}  # argument -> dims whose places are computed
     INDICES: ClassVar[tuple[str, ...]] = ()  # dims whose index the program reads
     CODES: ClassVar[str] = ""  # the array of codes
-    LINEAR: ClassVar[bool] = False  # whether the factor is `T((code - zero) * scale)`
+    PAIRED: ClassVar[bool] = False  # whether the factor is `T((code - zero) * scale)`
 
     @classmethod
     def serves(cls, descriptor: M) -> bool:
@@ -50,7 +50,7 @@ class MadePlan(MatmulSelection[M]):
 
     @classmethod
     def _schedules(cls) -> list[Schedule]:
-        return [Schedule.parse(text) for text in MADE[cls.LINEAR]]
+        return [Schedule.parse(text) for text in MADE[cls.PAIRED]]
 
     @classmethod
     def of_pass(cls, plan: type[Any], declared: MatmulPass) -> dict[str, Any]:
@@ -94,7 +94,7 @@ class MadePlan(MatmulSelection[M]):
         if source is None:
             numbers = dict(self._schedule.numbers)
             left, right = self.FACTORS
-            depth, record = numbers["block_k"], _PAIR if self.LINEAR else _TABLE
+            depth, record = numbers["block_k"], _PAIR if self.PAIRED else _TABLE
             stage = depth * (numbers["tokens"] * _HALF + self._columns // 2) + _FLAGS
             stage += self._columns * (depth // _RUN) * record
             source = self._sources[layout, types] = kernel_source(

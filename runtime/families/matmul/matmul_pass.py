@@ -41,4 +41,4 @@ class MadePass(MatmulPass):
     placed: Mapping[str, tuple[str, ...]] | None = None
     indices: tuple[str, ...] = ()
     codes: str = ""
-    linear: bool = False
+    paired: bool = False

@@ -1,6 +1,6 @@
 // What programs say of a factor that a product's warps make: of codes of four bits, eight a word of 32 bits along the
 // depth, and of what groups of these share. Programs of this form have the types of what their cells read: Codes, and
-// First and Second of groups, or Nothing; LINEAR: First is a zero point and Second a scale; HIGH_FIRST: an element of
+// First and Second of groups, or Nothing; PAIRED: First is a zero point and Second a scale; HIGH_FIRST: an element of
 // codes has the first one in its high bits.
 #pragma once
 

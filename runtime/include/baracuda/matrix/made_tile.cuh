@@ -10,7 +10,7 @@
 namespace baracuda {
 
 template <class Program> using MakerOf =
-    typename Choice<Program::LINEAR, PairMaker<Program>, TableMaker<Program>>::type;
+    typename Choice<Program::PAIRED, PairMaker<Program>, TableMaker<Program>>::type;
 
 // Some of the block's warps multiply; LOADERS times as many load, in groups that take blocks of the depth in turn.
 template <class Program> struct MadeTile {

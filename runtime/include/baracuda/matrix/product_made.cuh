@@ -1,5 +1,5 @@
 // Products with few rows, whose right factor is made while they run, of codes of four bits (made_cells.cuh): by the
-// arithmetic of pairs where it is LINEAR (made_pair.cuh), else by tables of its values (made_table.cuh).
+// arithmetic of pairs where it is PAIRED (made_pair.cuh), else by tables of its values (made_table.cuh).
 //
 // block -> TOKENS rows of the result and 16 columns for each warp that multiplies, which are the rows of its
 // instructions warp  -> all of the depth, in order: sums are those of product_mma.cuh
@@ -126,7 +126,7 @@ template <class Program> struct MadeMultiplier : MadeTile<Program> {
         const unsigned other = *this->other(slot, warp);
 #pragma unroll
         for (int pack = 0; pack < PACKS; ++pack) {
-            if constexpr (Program::LINEAR) add_pairs<true>(left, slot, pack);
+            if constexpr (Program::PAIRED) add_pairs<true>(left, slot, pack);
             else add_of_tables(left, slot, pack, tables, other >> pack & 1);
         }
     }
@@ -137,7 +137,7 @@ template <class Program> struct MadeMultiplier : MadeTile<Program> {
 #pragma unroll 1
         for (int pack = 0; pack < PACKS && begin + pack * RUN < args.depth; ++pack) {
             if (some >> pack & 1) {
-                if constexpr (!Program::LINEAR) add_of_tables(left, slot, pack, tables, true);
+                if constexpr (!Program::PAIRED) add_of_tables(left, slot, pack, tables, true);
                 else if (fast >> pack & 1) add_pairs<true>(left, slot, pack);
                 else add_pairs<false>(left, slot, pack);
             } else {

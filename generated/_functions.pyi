@@ -316,10 +316,11 @@ def linear(x: rt.Array, w: rt.Array, bias: rt.Array = None, *, kind: str, y: rt.
     """A linear layer, its bias and its activation, whose rows have the same bits in a batch of any size. See
     `LinearPlan.run`, `LinearDescriptor`."""
 
-_linear_amax = NamedTuple("_linear_amax", [("y", Any), ("amax", Any)])
+_linear_amax = NamedTuple("_linear_amax", [("y", Any), ("amax", Any), ("amax_of_columns", Any), ("amax_of_all", Any)])
 def linear_amax(x: rt.Array, w: rt.Array, bias: rt.Array = None, *, y: rt.Array = None, amax: rt.Array = None,
+                amax_of_columns: rt.Array = None, amax_of_all: rt.Array = None,
                 stream: rt.Stream = None) -> _linear_amax:
-    """A linear layer and the largest magnitude of each token's results, which scales of 8 bits are made of. See
+    """A linear layer and the largest magnitudes of its results, of which scales of 8 bits are made. See
     `LinearAmaxPlan.run`, `LinearAmaxDescriptor`."""
 
 def linear_backward(dy: rt.Array, x: rt.Array, w: rt.Array, bias: rt.Array = None, *, kind: str, dx: rt.Array = None,

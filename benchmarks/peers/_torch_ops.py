@@ -199,7 +199,9 @@ def _k_grouped_mm(fields: Fields, t: Tensors) -> dict[str, Any]:
 
 def _linear_amax(fields: Fields, t: Tensors) -> dict[str, Any]:
     y = F.linear(t["x"], t["w"], None if t.get("bias") is None else t["bias"].to(t["x"].dtype))
-    return {"y": y, "amax": y.abs().amax(1).to(_wide(y))}
+    size = y.abs()
+    largest = {"amax": size.amax(1), "amax_of_columns": size.amax(0), "amax_of_all": size.max()}
+    return {"y": y, **{name: value.to(_wide(y)) for name, value in largest.items()}}
 
 
 def _linear_swiglu(fields: Fields, t: Tensors) -> dict[str, Any]:

@@ -116,7 +116,8 @@ def _whole(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, An
 def _largest(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
     with np.errstate(all="ignore"):
         y = np.inner(arrays["x"], arrays["w"]) + arrays.get("bias", 0.0)
-        return {"y": y, "amax": np.abs(y).max(axis=1, initial=-np.inf)}
+    axes = {"amax": 1, "amax_of_columns": 0, "amax_of_all": None}
+    return {"y": y, **{name: np.abs(y).max(axis=axis, initial=-np.inf) for name, axis in axes.items()}}
 
 
 def _gated(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,17 +11,20 @@ class LinearAmaxDescriptor(rt.MapDescriptor):
     out_features: int = rt.field("rows of w, columns of y")
     has_bias: bool = rt.field("whether there is a bias", default=True)
     _elements = ("f32", "f16", "bf16", "f64")
-    _dims = rt.table(token="tokens", col="out_features", depth="in_features", col_part="ceil_div(out_features, 64)")
+    _dims = rt.table(token="tokens", col="out_features", depth="in_features", col_part="ceil_div(out_features, 64)",
+                     token_part="ceil_div(tokens, 16)")
     _space = (("token",), ("col",), ("depth",))
     _requires = ("min(tokens, in_features, out_features) >= 0",)
 
 
 class LinearAmaxPlan(rt.MatmulPlan[LinearAmaxDescriptor]):
-    """A linear layer and the largest magnitude of each token's results, which scales of 8 bits are made of.
+    """A linear layer and the largest magnitudes of its results, of which scales of 8 bits are made.
 
         value = T(sum(x * w, depth) + bias)
         y = value
         amax = max(abs(value), col)
+        amax_of_columns = max(abs(value), token)
+        amax_of_all = max(abs(value), token, col)
 
     Source: Micikevicius et al., FP8 Formats for Deep Learning (2022).
     """
@@ -33,23 +36,39 @@ class LinearAmaxPlan(rt.MatmulPlan[LinearAmaxDescriptor]):
         rt.Argument("bias", "in", "array", dtypes=("T", "acc"), optional="has_bias", doc="added to each row"),
         rt.Argument("y", "out", "array", doc="the result"),
         rt.Argument("amax", "out", "array", dtypes=("acc",), doc="largest magnitude of each row of y, -inf of none"),
+        rt.Argument("amax_of_columns", "out", "array", dtypes=("acc",),
+                    doc="of each column, as products over tokens take it"),
+        rt.Argument("amax_of_all", "out", "array", dtypes=("acc",), doc="of all of y"),
     )
-    RUNGS = ("deterministic", "bit_stable_on_same_hardware", "batch_invariant")
+    PROMISES = rt.table(y=("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
+                        amax=("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
+                        amax_of_columns=("deterministic", "bit_stable_on_same_hardware"),
+                        amax_of_all=("deterministic", "bit_stable_on_same_hardware"))
     EXTENTS = (rt.Extent("tokens", "x", axis=0), rt.Extent("in_features", "x", axis=1),
                rt.Extent("out_features", "w", axis=0))
     AXES = rt.table(x=(("token",), ("depth",)), w=(("col",), ("depth",)), bias=(("col",),), y=(("token",), ("col",)),
-                    amax=(("token",),), amax_of_part_held=(("token",), ("col_part",)))
-    HELD = rt.table(amax_of_part_held="acc")
+                    amax=(("token",),), amax_of_columns=(("col",),), amax_of_all=(),
+                    amax_of_part_held=(("token",), ("col_part",)),
+                    amax_of_columns_of_part_held=(("col",), ("token_part",)),
+                    amax_of_all_of_part_held=(("token",), ("col_part",)))
+    HELD = rt.table(amax_of_part_held="acc", amax_of_columns_of_part_held="acc", amax_of_all_of_part_held="acc")
     PASSES = (
-        rt.MatmulPass(("x", "w", "bias"), ("y", "amax_of_part_held"), factors=("x", "w"),
-                      dims=rt.table(rows="token", columns="col", depth="depth"), part="col_part"),
+        rt.MatmulPass(("x", "w", "bias"),
+                      ("y", "amax_of_part_held", "amax_of_columns_of_part_held", "amax_of_all_of_part_held"),
+                      factors=("x", "w"), dims=rt.table(rows="token", columns="col", depth="depth"), part="col_part",
+                      band="token_part"),
         rt.MapPass(("amax_of_part_held",), ("amax",), space=(("token",), ("col_part",)), summed=("col_part",),
                    sums=("",)),
+        rt.MapPass(("amax_of_columns_of_part_held",), ("amax_of_columns",), space=(("col",), ("token_part",)),
+                   summed=("token_part",), sums=("",)),
+        rt.MapPass(("amax_of_all_of_part_held",), ("amax_of_all",), space=(("token",), ("col_part",)),
+                   summed=("token", "col_part"), sums=("",)),
     )
 
     def run(self, *, x: rt.Array, w: rt.Array, bias: rt.Array = None, y: rt.Array, amax: rt.Array,
-            workspace: rt.Workspace = None, stream: rt.Stream = None) -> None:
-        return self._run((x, w, bias, y, amax), workspace, stream)
+            amax_of_columns: rt.Array, amax_of_all: rt.Array, workspace: rt.Workspace = None,
+            stream: rt.Stream = None) -> None:
+        return self._run((x, w, bias, y, amax, amax_of_columns, amax_of_all), workspace, stream)
 
     run_unchecked, bind, can_implement = rt.entry_points(run)
 

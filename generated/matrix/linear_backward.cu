@@ -107,100 +107,60 @@ template <typename T> using bias_type = BARACUDA_TYPE_BIAS;
 enum class Kind { relu, gelu, gelu_tanh, silu };
 constexpr Kind KIND = Kind::BARACUDA_KIND;
 template <Kind, class acc_t> struct Monoids;
-template <class acc_t> struct Monoids<Kind::relu, acc_t> { using the_sum_ =
-    Sum<acc_t, false>; using dbias_of_part_ = Sum<acc_t>; };
-template <class acc_t> struct Monoids<Kind::gelu, acc_t> { using the_sum_ =
-    Sum<acc_t, false>; using dbias_of_part_ = Sum<acc_t>; };
-template <class acc_t> struct Monoids<Kind::gelu_tanh, acc_t> { using the_sum_ =
-    Sum<acc_t, false>; using dbias_of_part_ = Sum<acc_t>; };
-template <class acc_t> struct Monoids<Kind::silu, acc_t> { using the_sum_ =
-    Sum<acc_t, false>; using dbias_of_part_ = Sum<acc_t>; };
+template <class acc_t> struct Monoids<Kind::relu, acc_t> { using the_sum_ = Sum<acc_t, false>; };
+template <class acc_t> struct Monoids<Kind::gelu, acc_t> { using the_sum_ = Sum<acc_t, false>; };
+template <class acc_t> struct Monoids<Kind::gelu_tanh, acc_t> { using the_sum_ = Sum<acc_t, false>; };
+template <class acc_t> struct Monoids<Kind::silu, acc_t> { using the_sum_ = Sum<acc_t, false>; };
 struct Program : MapProgram {
-    static constexpr int SINKS = 0, BANDS = 1;
-    static constexpr u64 PHASES = 0x30;  // of sums, the first in the lowest digit
     template <template <class> class Of> struct Reduced {
         Of<typename Monoids<KIND, acc_t>::the_sum_> the_sum_;
-        Of<typename Monoids<KIND, acc_t>::dbias_of_part_> dbias_of_part_;
         template <class F, class... Lists> __device__ static constexpr void each(const F& f, Lists&... of) {
             f(of.the_sum_...);
-            f(of.dbias_of_part_...);
         }
     };
-    struct Args : WalkArgs<6> {
+    struct Args : WalkArgs<5> {
         Array<const T, 0> dy_;
         Array<const T, 1> x_;
         Array<const T, 2> w_;
         Array<const bias_type<T>, 3, HAS_BIAS> bias_;
         Array<T, 4> dz_relu_held_;
-        Array<acc_of<T>, 5> dbias_of_part_relu_held_;
         Reduced<ScratchOf> parts;
     };
 
-    // The terms of what is reduced, and the outputs of cells.
-    struct Sinks : Body<Reads<&Args::dy_, &Args::bias_>, Writes<&Args::dz_relu_held_>> {
+    // The outputs of sums.
+    struct Epilogue : Body<Reads<&Args::dy_, &Args::bias_>, Writes<&Args::dz_relu_held_>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
-            lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced, Reduced<ValueOf>& term) {
+            lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
                 [[maybe_unused]] const acc_t dy_ = acc_t(lane.in(args.dy_));
                 [[maybe_unused]] const acc_t bias_ = !HAS_BIAS ? acc_t(0.0) : acc_t(lane.in(args.bias_));
                 if constexpr (KIND == Kind::relu) {
                     const acc_t the_sum_ = reduced.the_sum_;
                     const acc_t relu_x_ = the_sum_ + bias_;
-                    const acc_t dz_ = acc_t(T(relu_x_ <= acc_t(0.0) ? acc_t(0.0) : dy_));
-                    lane.store(args.dz_relu_held_, T(dz_));
-                    term.dbias_of_part_ = dz_;
+                    lane.store(args.dz_relu_held_, T(relu_x_ <= acc_t(0.0) ? acc_t(0.0) : dy_));
                 }
                 if constexpr (KIND == Kind::gelu) {
                     const acc_t the_sum_ = reduced.the_sum_;
                     const acc_t gelu_x_ = the_sum_ + bias_;
                     const acc_t the_erfc_ = math::erfc(-gelu_x_ * acc_t(0.7071067811865476));
-                    const acc_t dz_ = acc_t(T(acc_t(0.5) * dy_ * the_erfc_ + acc_t(0.3989422804014327) * dy_ *
-                        gelu_x_ * math::exp_for<T>(-(acc_t(0.5000000000000001) * gelu_x_ * gelu_x_))));
-                    lane.store(args.dz_relu_held_, T(dz_));
-                    term.dbias_of_part_ = dz_;
+                    lane.store(args.dz_relu_held_, T(acc_t(0.5) * dy_ * the_erfc_ + acc_t(0.3989422804014327) * dy_
+                        * gelu_x_ * math::exp_for<T>(-(acc_t(0.5000000000000001) * gelu_x_ * gelu_x_))));
                 }
                 if constexpr (KIND == Kind::gelu_tanh) {
                     const acc_t the_sum_ = reduced.the_sum_;
                     const acc_t gelu_tanh_x_ = the_sum_ + bias_;
                     const acc_t the_tanh_ = math::tanh(acc_t(0.7978845608028654) * (gelu_tanh_x_ + acc_t(0.044715) *
                         (gelu_tanh_x_ * gelu_tanh_x_ * gelu_tanh_x_)));
-                    const acc_t dz_ = acc_t(T(acc_t(0.5) * dy_ * (acc_t(1) + the_tanh_) + acc_t(0.3989422804014327)
-                        * dy_ * gelu_tanh_x_ * (acc_t(1) - the_tanh_ * the_tanh_) + acc_t(0.053516112204450184) * dy_ *
-                        gelu_tanh_x_ * (acc_t(1) - the_tanh_ * the_tanh_) * gelu_tanh_x_ * gelu_tanh_x_));
-                    lane.store(args.dz_relu_held_, T(dz_));
-                    term.dbias_of_part_ = dz_;
+                    lane.store(args.dz_relu_held_, T(acc_t(0.5) * dy_ * (acc_t(1) + the_tanh_) +
+                        acc_t(0.3989422804014327) * dy_ * gelu_tanh_x_ * (acc_t(1) - the_tanh_ * the_tanh_) +
+                        acc_t(0.053516112204450184) * dy_ * gelu_tanh_x_ * (acc_t(1) - the_tanh_ * the_tanh_) *
+                        gelu_tanh_x_ * gelu_tanh_x_));
                 }
                 if constexpr (KIND == Kind::silu) {
                     const acc_t the_sum_ = reduced.the_sum_;
                     const acc_t silu_x_ = the_sum_ + bias_;
                     const acc_t the_sigmoid_ = math::sigmoid(silu_x_);
-                    const acc_t dz_ = acc_t(T(dy_ * the_sigmoid_ + dy_ * silu_x_ * the_sigmoid_ * (acc_t(1) -
+                    lane.store(args.dz_relu_held_, T(dy_ * the_sigmoid_ + dy_ * silu_x_ * the_sigmoid_ * (acc_t(1) -
                         the_sigmoid_)));
-                    lane.store(args.dz_relu_held_, T(dz_));
-                    term.dbias_of_part_ = dz_;
-                }
-            });
-        }
-    };
-
-    // The outputs of what is reduced over rows.
-    struct Bands : Body<Reads<>, Writes<&Args::dbias_of_part_relu_held_>> {
-        template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
-            lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
-                if constexpr (KIND == Kind::relu) {
-                    const acc_t dbias_of_part_ = reduced.dbias_of_part_;
-                    lane.store(args.dbias_of_part_relu_held_, acc_of<T>(dbias_of_part_));
-                }
-                if constexpr (KIND == Kind::gelu) {
-                    const acc_t dbias_of_part_ = reduced.dbias_of_part_;
-                    lane.store(args.dbias_of_part_relu_held_, acc_of<T>(dbias_of_part_));
-                }
-                if constexpr (KIND == Kind::gelu_tanh) {
-                    const acc_t dbias_of_part_ = reduced.dbias_of_part_;
-                    lane.store(args.dbias_of_part_relu_held_, acc_of<T>(dbias_of_part_));
-                }
-                if constexpr (KIND == Kind::silu) {
-                    const acc_t dbias_of_part_ = reduced.dbias_of_part_;
-                    lane.store(args.dbias_of_part_relu_held_, acc_of<T>(dbias_of_part_));
                 }
             });
         }
@@ -273,17 +233,17 @@ struct Program : MapProgram {
         }
     };
     struct Args : WalkArgs<2> {
-        Array<const acc_of<T>, 0> dbias_of_part_relu_held_;
+        Array<const T, 0> dz_relu_held_;
         Array<dbias_type<T>, 1, HAS_DBIAS> dbias_;
         Reduced<ScratchOf> parts;
     };
 
     // The terms of sums, and the values of their cells.
-    struct Terms : Body<Reads<&Args::dbias_of_part_relu_held_>, Writes<>> {
+    struct Terms : Body<Reads<&Args::dz_relu_held_>, Writes<>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane, Reduced<ValueOf>& term) {
-                const acc_t dbias_of_part_relu_held_ = acc_t(lane.in(args.dbias_of_part_relu_held_));
-                if (HAS_DBIAS) term.dbias_ = dbias_of_part_relu_held_;
+                const acc_t dz_relu_held_ = acc_t(lane.in(args.dz_relu_held_));
+                if (HAS_DBIAS) term.dbias_ = dz_relu_held_;
             });
         }
     };
@@ -305,10 +265,9 @@ struct Program : MapProgram {
 // @lines templates/map.cu.jinja:1 1 4 0*5 1*3 18*2 12 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 19 9 12 -49
 // @lines 59 1*2 templates/map.cu.jinja:97 2 1 -73 18 12 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 19 9 12
 // @lines -49 59 1*2 templates/map.cu.jinja:97 2 1 -73 3*2 12*2 2*4 1 2*2 0 12 5 1 templates/map_bodies.jinja:40 1 19 9
-// @lines -51 17 56 1*3 -54 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:97 2 1 -73 3*3 1 2*2 0*7 4 8 1 3 2 0 2*2 0 2 1
-// @lines 2*2 0*5 12 5 1 templates/map_bodies.jinja:40 1 19 9 -51 0 59 4 -54 0 5 3 52 -10 4 -54 0*3 5 3 52 -10 4 -54 0*5
-// @lines 5 3 52 -10 4 -54 0*3 5 3 52 4 1*3 -54 1 19 9 8 4 -49 55 -10 4 -49 55 -10 4 -49 55 -10 4 -49 55 4 1*2
-// @lines templates/map.cu.jinja:97 2 1 -73 18 12 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 19 9 12 -49 59
-// @lines 1*2 templates/map.cu.jinja:97 2 1 -73 18 12 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 19 9 12 -49
-// @lines 59 1*2 templates/map.cu.jinja:97 2 1 -73 3*2 12*2 2*4 1 2*2 0 12 5 1 templates/map_bodies.jinja:40 1 19 9 -51
-// @lines 17 56 1*3 -54 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:97 2 1 3 1
+// @lines -51 17 56 1*3 -54 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:97 2 1 -73 3*3 1 2*2 0*3 4 12 2*4 1 2*2 0*4 12 5
+// @lines 1 templates/map_bodies.jinja:40 1 19 9 -51 0 59 4 -54 5 55 -10 4 -54 0 5 0 55 -10 4 -54 0*2 5 0*3 55 -10 4 -54
+// @lines 0 5 0 55 4 1*2 templates/map.cu.jinja:97 2 1 -73 18 12 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 19
+// @lines 9 12 -49 59 1*2 templates/map.cu.jinja:97 2 1 -73 18 12 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1
+// @lines 19 9 12 -49 59 1*2 templates/map.cu.jinja:97 2 1 -73 3*2 12*2 2*4 1 2*2 0 12 5 1 templates/map_bodies.jinja:40
+// @lines 1 19 9 -51 17 56 1*3 -54 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:97 2 1 3 1

@@ -13,7 +13,7 @@ class LinearBackwardDescriptor(rt.MapDescriptor):
     has_bias: bool = rt.field("whether there is a bias", default=True)
     _elements = ("f32", "f16", "bf16", "f64")
     _kinds = ("identity", "relu", "gelu", "gelu_tanh", "silu")
-    _dims = rt.table(token="tokens", col="out_features", depth="in_features", token_part="ceil_div(tokens, 16)")
+    _dims = rt.table(token="tokens", col="out_features", depth="in_features")
     _space = (("token",), ("col",), ("depth",))
     _requires = ("min(tokens, in_features, out_features) >= 0",)
 
@@ -40,14 +40,14 @@ class LinearBackwardPlan(rt.MatmulPlan[LinearBackwardDescriptor]):
     PROMISES = rt.table(dx=("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
                         dw=("deterministic", "bit_stable_on_same_hardware"),
                         dbias=("deterministic", "bit_stable_on_same_hardware"))
-    NUMERICS = 3
+    NUMERICS = 2
     EXTENTS = (rt.Extent("tokens", "dy", axis=0), rt.Extent("in_features", "x", axis=1),
                rt.Extent("out_features", "dy", axis=1))
     GRADIENT = rt.Gradient("linear", rt.table(dy="y"), rt.table(dx="x", dw="w", dbias="bias"))
     AXES = rt.table(dy=(("token",), ("col",)), x=(("token",), ("depth",)), w=(("col",), ("depth",)), bias=(("col",),),
                     dx=(("token",), ("depth",)), dw=(("col",), ("depth",)), dbias=(("col",),),
-                    dz_relu_held=(("token",), ("col",)), dbias_of_part_relu_held=(("col",), ("token_part",)))
-    HELD = rt.table(dz_relu_held="T", dbias_of_part_relu_held="acc")
+                    dz_relu_held=(("token",), ("col",)))
+    HELD = rt.table(dz_relu_held="T")
     PASSES = (
         rt.MatmulPass(("dy", "w"), ("dx",), kinds=("identity",), factors=("dy", "w"),
                       dims=rt.table(rows="token", columns="depth", depth="col")),
@@ -55,15 +55,14 @@ class LinearBackwardPlan(rt.MatmulPlan[LinearBackwardDescriptor]):
                       dims=rt.table(rows="col", columns="depth", depth="token")),
         rt.MapPass(("dy",), ("dbias",), kinds=("identity",), space=(("token",), ("col",)), summed=("token",),
                    sums=("has_bias",)),
-        rt.MatmulPass(("dy", "x", "w", "bias"), ("dz_relu_held", "dbias_of_part_relu_held"),
-                      kinds=("relu", "gelu", "gelu_tanh", "silu"), factors=("x", "w"),
-                      dims=rt.table(rows="token", columns="col", depth="depth"), band="token_part"),
+        rt.MatmulPass(("dy", "x", "w", "bias"), ("dz_relu_held",), kinds=("relu", "gelu", "gelu_tanh", "silu"),
+                      factors=("x", "w"), dims=rt.table(rows="token", columns="col", depth="depth")),
         rt.MatmulPass(("w", "dz_relu_held"), ("dx",), kinds=("relu", "gelu", "gelu_tanh", "silu"), shared=True,
                       factors=("dz_relu_held", "w"), dims=rt.table(rows="token", columns="depth", depth="col")),
         rt.MatmulPass(("x", "dz_relu_held"), ("dw",), kinds=("relu", "gelu", "gelu_tanh", "silu"), shared=True,
                       factors=("dz_relu_held", "x"), dims=rt.table(rows="col", columns="depth", depth="token")),
-        rt.MapPass(("dbias_of_part_relu_held",), ("dbias",), kinds=("relu", "gelu", "gelu_tanh", "silu"), shared=True,
-                   space=(("col",), ("token_part",)), summed=("token_part",), sums=("has_bias",)),
+        rt.MapPass(("dz_relu_held",), ("dbias",), kinds=("relu", "gelu", "gelu_tanh", "silu"), shared=True,
+                   space=(("token",), ("col",)), summed=("token",), sums=("has_bias",)),
     )
 
     def run(self, *, dy: rt.Array, x: rt.Array, w: rt.Array, bias: rt.Array = None, dx: rt.Array, dw: rt.Array,

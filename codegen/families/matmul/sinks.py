@@ -82,6 +82,7 @@ class _Reduced:
         self.parts, self.product, self.products, self.of = parts, name, products, of
         self.column = of.dims["columns"]
         self.kinds = kinds_of(spec, parts.lines)
+        self.optional = {name for name, output in spec.outputs.items() if output.optional}
         self.sides = {of.dims[side]: size for side, size in _SIZES.items() if of.dims[side] not in spec.chunks}
         self.behind = dict[str, frozenset[str]]()  # the reductions that each line rests on, itself included
         for line in parts.lines:
@@ -91,10 +92,10 @@ class _Reduced:
         self.scaled = {line.name: top for line in self._sums() if (top := self._top(line))}
 
     def _sums(self) -> Iterator[Line]:
-        """Reductions of elements that a kernel can make as it stores them."""
+        """Reductions of elements that a kernel can make as it stores them, all of which are always there."""
         cells = {dim for role, dim in self.of.roles if role != "depth"}
         for line in self.parts.sum_lines:
-            is_float = self.kinds.get(line.name) == "float" and line.name not in self.products
+            is_float = self.kinds.get(line.name) == "float" and line.name not in self.products | self.optional
             is_whole = self.parts.needed([line.name]).isdisjoint(self.parts.reads)
             if not (is_float and is_whole and isinstance(line.expr, Reduce)):
                 continue

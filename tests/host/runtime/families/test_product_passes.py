@@ -37,7 +37,7 @@ doc: A sample.
 descriptor: {tokens: int, width: int, hidden: int, out: int}
 dims: {t: tokens, i: width, h: hidden, o: out}
 """
-INPUTS = {"x": "t, i", "w": "h, i", "v": "h, i", "q": "h, i", "p": "i, h", "u": "o, h", "s": "i", "r": "t, h", "n": "h"}
+INPUTS = {"x": "t, i", "w": "h, i", "v": "h, i", "q": "h, i", "p": "i, h", "u": "o, h", "s": "i", "r": "t, h", "g": "h"}
 # Outputs and lines, and of each pass what it multiplies, or over which dims it reduces.
 PROGRAMS: dict[str, tuple[str, str, list[str]]] = {
     "two factors of a gate": (
@@ -113,7 +113,7 @@ PROGRAMS: dict[str, tuple[str, str, list[str]]] = {
     "reductions of what is multiplied again": (
         "{y: {dims: [t, o]}, m: {dims: [t]}}",
         "a = T(sum(x * w, i))\nm = max(a, h)\ny = sum(a * u, h)",
-        ["x * w", "a_held * u", "h_part"],
+        ["x * w", "h_part", "a_held * u"],
     ),
     "a norm of what is stored": (
         "{y: {dims: [t, h]}, z: {dims: [t, h]}}",
@@ -122,7 +122,7 @@ PROGRAMS: dict[str, tuple[str, str, list[str]]] = {
     ),
     "a reduction that reads elsewhere": (
         "{y: {dims: [t, h]}, m: {dims: [t]}}",
-        "y = sum(x * w, i)\nm = max(y * n[index(h) // 2], h)",
+        "y = sum(x * w, i)\nm = max(y * g[index(h) // 2], h)",
         ["x * w", "h"],
     ),
     "an index beside a product": ("{y: {dims: [t, h]}}", "y = sum(x * w, i) * index(h)", ["", "x * w"]),
@@ -146,6 +146,7 @@ def spec_of(folder: Path, outputs: str, lines: str) -> Any:
         if dim not in dims:
             head = head.replace(f", {field}: int", "").replace(f", {dim}: {field}", "")
     path = folder / "sample.yaml"
+    head += "family: matmul\n" if any(outside.values()) else ""  # what reads elsewhere says so
     path.write_text(f"{head}inputs: {{{inputs}}}\noutputs: {outputs}\nprogram: |\n{body}")
     return load_spec(path).spec
 

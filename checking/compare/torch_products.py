@@ -30,6 +30,13 @@ def baddbmm(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
     return {"y": torch.baddbmm(tensors["c"], tensors["a"], tensors["b"], **scales)}
 
 
+def linear_amax(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    y = tensors["x"] @ tensors["w"].T + (0.0 if tensors.get("bias") is None else tensors["bias"])
+    sizes = torch.nn.functional.pad(y.abs(), (0, 1, 0, 1), value=-torch.inf)  # of none there is that
+    of_rows, of_columns = sizes.amax(1)[:-1], sizes.amax(0)[:-1]
+    return {"y": y, "amax": of_rows, "amax_of_columns": of_columns, "amax_of_all": sizes.max()}
+
+
 def linear_swiglu(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
     gate, up = (tensors["x"] @ tensors[name].T for name in ("w_gate", "w_up"))
     return {"y": torch.nn.functional.silu(gate) * up}

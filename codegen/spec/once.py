@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kept:
-    """What functions gave for a spec. Equal to itself alone: specs are compared by what they say."""
+    """What functions gave for a spec, the spec among it. Equal to itself alone, so that comparisons of specs end."""
 
     values: dict[Any, Any] = field(default_factory=dict)
 

@@ -39,5 +39,6 @@ def test_specs_are_compared_by_what_they_say() -> None:
     doc(asked)
     assert asked == other
     doc(other)
+    assert asked.by_kind[""] is asked and other.by_kind[""] is other  # kept with themselves
     assert asked == other
     assert asked != asked.model_copy(update={"doc": "other"})

@@ -60,18 +60,25 @@ def test_few_rows_have_the_bits_of_many(element: str, values: Any) -> None:
             assert (same | (np.isnan(few.astype(float)) & np.isnan(many[:rows].astype(float)))).all(), (depth, rows)
 
 
+@pytest.mark.parametrize("special", [False, True])
 @pytest.mark.parametrize("of_scale", [np.float32, None])
 @pytest.mark.parametrize("element", ELEMENTS)
-def test_few_rows_have_the_bits_of_many_with_tables(element: str, of_scale: Any) -> None:
-    """Also of values that overflow or are subnormal in the element type, and of strided arrays."""
+def test_few_rows_have_the_bits_of_many_with_tables(element: str, of_scale: Any, special: bool) -> None:
+    """Also of values that are subnormal in f16, of those that overflow or are no numbers, and of strided arrays."""
     rng, dtype = np.random.default_rng(7), ELEMENTS[element]
-    table = (rng.normal(size=16) * np.logspace(-6, 6, 16)).astype(np.float32)
-    table[3], table[12] = np.nan, -0.0
+    table = (rng.normal(size=16) * np.logspace(-7, 1, 16)).astype(np.float32)
+    table[12] = -0.0
+    if special:  # sums are then infinite or NaN in some columns only
+        table[3], table[15] = np.nan, 1e6
     for depth, columns, size in [*SHAPES, (2080, 70, 64)]:
         x = rng.normal(size=(MANY, depth)).astype(dtype)
         codes = rng.integers(0, 256, (columns, -(-depth // 2))).astype(np.uint8)
+        if special:
+            codes[::2] = rng.choice([0x12, 0x4A, 0x9C, 0xED, 0x7B, 0x86], size=codes[::2].shape)
         absmax = rng.normal(size=(columns, -(-depth // size))).astype(of_scale or dtype)
         many = ops.nf4_linear(x, codes, absmax, table, group_size=size)
+        assert np.isfinite(many[:, ::2].astype(float)).all() and many[:, ::2].any()
+        assert special or np.isfinite(many.astype(float)).all()
         for rows in FEW:
             few = ops.nf4_linear(x[:rows], codes, absmax, table, group_size=size)
             strided = ops.nf4_linear(x[:rows], np.asfortranarray(codes), absmax, table, group_size=size)

@@ -129,11 +129,15 @@ class MapSelection(PassedPlan[M]):
 
     @cached_property
     def _few_terms(self) -> int:
-        """A power of two that is no less than the terms of a sum of columns, if a thread could take more; else 0."""
-        schedule = self.sku.schedule
+        """A power of two that is no less than the terms of a sum of columns, if a thread could take more; else 0.
+
+        Only of what is read at computed places, whose every term takes many instructions.
+        """
+        cut, schedule = self._cut, self.sku.schedule
         assert isinstance(schedule, Schedule)
-        is_columns = isinstance(self._cut, Cut) and self._cut.walk == "columns"
-        terms = power_of_two(self._cut.units) if is_columns and isinstance(self._cut, Cut) else 0
+        if not self.PLACED or not isinstance(cut, Cut) or cut.walk != "columns":
+            return 0
+        terms = power_of_two(cut.units)
         return terms if terms < schedule["packs"] else 0
 
     @cached_property

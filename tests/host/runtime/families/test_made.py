@@ -189,7 +189,7 @@ BY_TABLE = {
 
 
 @pytest.mark.parametrize(
-    ("changes", "linear"),
+    ("changes", "paired"),
     [
         ({}, True),
         ({**OF_BYTES, "% 8": "% 2"}, True),
@@ -201,7 +201,7 @@ BY_TABLE = {
         ({**BY_TABLE, "(code - zero[j, i // 64]) * scale[j, i // 64]": "table[j, code]"}, False),
     ],
 )
-def test_any_function_of_a_code_is_made(tmp_path: Path, changes: dict[str, str], linear: bool) -> None:
+def test_any_function_of_a_code_is_made(tmp_path: Path, changes: dict[str, str], paired: bool) -> None:
     text = LAYER
     for before, after in changes.items():
         assert before in text
@@ -212,7 +212,7 @@ def test_any_function_of_a_code_is_made(tmp_path: Path, changes: dict[str, str],
         )
         text = text.replace(', block: "ceil_div(width, 64)"', "")
     cls, rng, found = plan_class(tmp_path, text), np.random.default_rng(7), {}
-    assert cls.PASSES[-1].linear == linear
+    assert cls.PASSES[-1].paired == paired
     element, size = (np.uint8, 2) if "byte" in text else (np.int32, 8)
     codes = rng.integers(np.iinfo(element).min, np.iinfo(element).max, (24, 416 // size), element, endpoint=True)
     of = {"x": rng.normal(size=(MANY, 416)), "zero": rng.integers(0, 16, (24, 7)), "scale": rng.normal(size=(24, 7))}

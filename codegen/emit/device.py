@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from jinja2 import pass_context
 from jinja2.runtime import Context
@@ -13,7 +13,7 @@ from ..families.map.bounds import has_bounds
 from ..families.map.op import Body, MapOp, PlacedRead, Sum
 from ..families.map.op import Store as CellStore
 from ..families.row.op import ColumnSum, Reduction, Store
-from ..lower.op import Scalar, Tensor, Value
+from ..lower.op import Op, Scalar, Tensor, Value
 from ..program import Expr, kind_of
 from ..program.cuda import to_cuda
 from ..program.kinds import Kinds
@@ -80,9 +80,9 @@ def value_type(part: Tensor | Scalar | Value | PlacedRead | Sum) -> Code:
     return _VALUE[part.kind]
 
 
-def word(scalar: Scalar) -> Code:
+def word(scalar: Scalar, divisors: Collection[str] = ()) -> Code:
     """The 8-byte type of a scalar argument."""
-    return _WORD[scalar.kind]
+    return Code("Divisor") if scalar.name in divisors else _WORD[scalar.kind]
 
 
 def stored_type(tensor: Tensor) -> Code:
@@ -299,6 +299,12 @@ def held_type(context: Context, part: Scalar | Value) -> Code:
 
 
 @pass_context
+def perhaps(context: Context, scalar: Scalar, unused: str) -> Code:
+    """What marks a field that may be unused: kernels divide by arguments."""
+    return Code("[[maybe_unused]] " if scalar.name in context["op"].divisors else unused)
+
+
+@pass_context
 def known_type(context: Context, part: Sum) -> Code:
     """The type of what has been reduced: places of extremes may be short."""
     return Code("whole_t") if part.place and context["op"].bounds else value_type(part)
@@ -379,7 +385,8 @@ def _term(expr: Expr, kinds: Kinds) -> str:
 
 def _text(expr: Expr, context: Context) -> Code:
     """The text of an expression, with short whole numbers where kernels may have them."""
-    return to_cuda(expr, _kinds(context), short=bool(context["op"].bounds))
+    op: Op = context["op"]
+    return to_cuda(expr, _kinds(context), short=bool(op.bounds), divisors=op.divisors)
 
 
 def _kinds(context: Context) -> Kinds:
@@ -389,7 +396,7 @@ def _kinds(context: Context) -> Kinds:
 
 _FILTERS: tuple[Callable[..., Code | bool], ...] = (
     *(path, has, if_present, and_present, unless_absent, absent, value_type, word, stored_type, dtype),
-    *(held_type, known_type, size_type, type_macro, const, struct, operand, operands, operand_type, cuda, start, step),
+    *(held_type, known_type, perhaps, size_type, type_macro, const, struct, operand, operands, operand_type, cuda, start, step),
     *(member, read, assignment, part),
     *(body_doc, body_struct, beside_lane, each, stored_value, outside, term, monoid),
     *(is_operand, argument, arrays, in_passes, index_numbers, keys, made_of, monoids, placed_value, walk_headers),

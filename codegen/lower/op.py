@@ -179,6 +179,11 @@ class Op:
         return ()
 
     @property
+    def divisors(self) -> frozenset[str]:
+        """The fields by which kernels divide with numbers that the plan has computed."""
+        return frozenset()
+
+    @property
     def plans(self) -> tuple[Name, ...]:
         """The plan classes of its module."""
         return (self.plan, *(p.plan for p in self.pinned))

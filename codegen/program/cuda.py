@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 
 from ..text import Code
 from .error import ProgramError
@@ -20,18 +21,18 @@ _CAST = {"T": "T({})", "acc": "{}", "f16": "float(f16({}))", "bf16": "float(bf16
 _CAST |= {"f64": "double({})"}
 
 
-def to_cuda(expr: Expr, kinds: Kinds, short: bool = False) -> Code:
+def to_cuda(expr: Expr, kinds: Kinds, short: bool = False, divisors: Collection[str] = ()) -> Code:
     """Print `expr` as CUDA in terms of the element type T and the accumulator's acc_t.
 
     A name has an underscore behind it, as `names.in_kernel` says. Numbers written out have 64 bits; where they are
-    `short`, whole numbers have the type of what they are made of.
+    `short`, whole numbers have the type of what they are made of. Kernels divide by the fields `divisors` as arguments.
     """
-    return Code(_Printer(kinds, short).text(expr, kind_of(expr, kinds)))
+    return Code(_Printer(kinds, short, divisors).text(expr, kind_of(expr, kinds)))
 
 
 class _Printer:
-    def __init__(self, kinds: Kinds, short: bool) -> None:
-        self.kinds, self.short = kinds, short
+    def __init__(self, kinds: Kinds, short: bool, divisors: Collection[str]) -> None:
+        self.kinds, self.short, self.divisors = kinds, short, divisors
 
     def text(self, expr: Expr, want: str) -> str:
         return self._place(expr, want)[0]
@@ -78,8 +79,8 @@ class _Printer:
             parts = [self._tight(args[0], "bool", _TERNARY + 1)]
             parts += [self._tight(a, kind_of(expr, self.kinds), _TERNARY + 1) for a in args[1:]]
             return row.cuda.format(*parts), _TERNARY
-        if expr.op in ("floor_divide", "remainder") and isinstance(args[1], Const) and args[1].value > 0:
-            return f"math::{expr.op}_by<{args[1].value}>({self._place(args[0], 'int')[0]})", _PRIMARY
+        if expr.op in ("floor_divide", "remainder") and (special := self._quotient(expr.op, *args)):
+            return special, _PRIMARY
         if not row.symbol or row.cuda.startswith("math::"):
             return row.cuda.format(*(self._place(a, inner)[0] for a in args)), _PRIMARY
         if inner == "int" and row.symbol in _WRAPPING:
@@ -90,6 +91,15 @@ class _Printer:
         binds = _BINDS[row.symbol]
         left, right = self._tight(args[0], inner, binds), self._tight(args[1], inner, binds + 1)
         return row.cuda.format(left, right), binds
+
+    def _quotient(self, op: str, number: Expr, by: Expr) -> str:
+        """A quotient or remainder by a number or a field that is known before the kernel runs; "" for others."""
+        match by:
+            case Const(value=value) if value > 0:
+                return f"math::{op}_by<{value}>({self._place(number, 'int')[0]})"
+            case Name(id=name) if name in self.divisors:
+                return f"math::{op}({self._place(number, 'int')[0]}, args.{name}_)"
+        return ""
 
     def _tight(self, expr: Expr, want: str, binds: int) -> str:
         text, precedence = self._place(expr, want)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -150,10 +150,14 @@ def selected_terms(expr: Expr) -> tuple[Expr | None, Expr | None]:
 
 def place_of(expr: Expr) -> Expr | None:
     """Of an argmax or argmin, the place of a cell along its dims, the last of them fastest."""
-    if not isinstance(expr, Reduce) or expr.kind not in ("argmax", "argmin"):
-        return None
-    place: Expr = Query("index", expr.dims[0])
-    for dim in expr.dims[1:]:
+    is_place = isinstance(expr, Reduce) and expr.kind in ("argmax", "argmin")
+    return place_along(expr.dims) if is_place else None
+
+
+def place_along(dims: Sequence[str]) -> Expr:
+    """The place of a cell along dims, the last of them fastest."""
+    place: Expr = Query("index", dims[0])
+    for dim in dims[1:]:
         place = Call("add", (Call("mul", (place, Query("size", dim))), Query("index", dim)))
     return place
 

@@ -69,6 +69,6 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 24 0 12 2 21 2 0*3 3 6 0 6 2 1 templates/map_bodies.jinja:40 1 0 2 0*2 3 2 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 24 0 12 2 24 2 0*3 3 6 0 6 2 1 templates/map_bodies.jinja:40 1 0 2 0*2 3 2 1
 // @lines -43 0 9 12 27 2 -8 1 -43 0 9 12 27 2 -8 1 -34 39 2*3 -54 0 63 -54 3 0 4 0*2 5 0*2 5 59 1*2
-// @lines templates/map.cu.jinja:97 1 5 1
+// @lines templates/map.cu.jinja:100 1 5 1

@@ -98,6 +98,6 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 24 0 12 2 21 2 0*3 3 0 3*2 0 6 2 1 templates/map_bodies.jinja:40 1 0*2 2 0*4
+// @lines templates/map.cu.jinja:1 1 4 1*3 24 0 12 2 24 2 0*3 3 0 3*2 0 6 2 1 templates/map_bodies.jinja:40 1 0*2 2 0*4
 // @lines 3 2 1 -34 39 2 -8 1 -43 0 9 12 27 2 -8 1 -43 0 9 12 27 2 -8 1 -43 0 9 12 27 2 -8 1 -43 0 9 12 27 2*3 -57 3 0
-// @lines 61 2 -54 3 4 0*4 10 0*8 59 1*2 templates/map.cu.jinja:97 1 5 1
+// @lines 61 2 -54 3 4 0*4 10 0*8 59 1*2 templates/map.cu.jinja:100 1 5 1

@@ -178,8 +178,8 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 27 0*2 1 8 23 2 0*4 17 1 templates/map_bodies.jinja:40 1 19 9 -51 0*2 59 -45
+// @lines templates/map.cu.jinja:1 1 4 1*3 27 0*2 1 8 26 2 0*4 17 1 templates/map_bodies.jinja:40 1 19 9 -51 0*2 59 -45
 // @lines 0 55 -10 -45 0 55 -10 -45 0 55 -10 -45 0 55 -10 -45 0 55 -10 -50 0*4 5 0*6 55 -10 -45 0 55 -10 -50 5 0 55 -10
 // @lines -45 0 55 -10 -50 5 0 55 -10 -45 0 55 -10 -45 0 55 -10 -45 0*5 55 -10 -45 0*5 55 -10 -50 5 0 55 -10 -45 0*2 55
 // @lines -10 -50 5 0*9 55 -10 -50 5 0*9 55 -10 -50 0 5 0*2 55 -10 -50 0*3 5 0*2 55 -10 -50 5 0 55 -10 -45 0 55 -10 -45
-// @lines 0*2 55 -10 -50 5 0 55 4 1*2 templates/map.cu.jinja:97 1 5 1
+// @lines 0*2 55 -10 -50 5 0 55 4 1*2 templates/map.cu.jinja:100 1 5 1

@@ -210,8 +210,8 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 27 0*3 1 8 23 2 0*2 17 1 templates/map_bodies.jinja:40 1 19 9 -51 0 14 0*7 45
+// @lines templates/map.cu.jinja:1 1 4 1*3 27 0*3 1 8 26 2 0*2 17 1 templates/map_bodies.jinja:40 1 19 9 -51 0 14 0*7 45
 // @lines -50 5 55 -10 -50 5 55 -10 -50 5 55 -10 -50 5 55 -10 -50 5 55 -10 -50 5 55 -10 -50 5 55 -55 0*5 45 -50 5 55 -10
 // @lines -50 0*3 5 55 -55 0*6 45 -50 5 55 -55 0*14 45 -50 5 55 -55 0*2 45 -50 0*5 5 55 -55 0*5 45 -50 5 55 -10 -50 5 55
 // @lines -10 -50 5 0 55 -10 -50 0 5 0*2 55 -10 -50 5 0 55 -10 -50 0 5 0*5 55 -10 -50 5 0*2 55 -10 -50 5 0 55 -10 -50 5
-// @lines 55 -10 -50 0 5 0*2 55 -10 -50 5 0*4 55 -10 -50 0 5 0*5 55 -55 0*4 59 1*2 templates/map.cu.jinja:97 1 5 1
+// @lines 55 -10 -50 0 5 0*2 55 -10 -50 5 0*4 55 -10 -50 0 5 0*5 55 -55 0*4 59 1*2 templates/map.cu.jinja:100 1 5 1

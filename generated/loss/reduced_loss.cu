@@ -152,8 +152,8 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 24 3 1 2*2 0*9 4 12 2*4 1 2*2 0*2 6 3 0 3 5 1 templates/map_bodies.jinja:40 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 24 3 1 2*2 0*9 4 15 2*4 1 2*2 0*2 6 3 0 3 5 1 templates/map_bodies.jinja:40 1
 // @lines 19 -54 63 -51 0 59 -50 0 8 52 -10 -50 8 52 -10 -50 0*3 8 52 -10 -50 0*2 8 52 -10 -50 8 52 -10 -50 0 8 52 -10
 // @lines -50 0*3 8 52 -10 -50 0*2 8 52 -10 -50 0 8 52 -10 -50 8 52 4 1*3 -54 1 19 -57 3 63 8 4 -49 55 -10 4 -49 55 -10
 // @lines 4 -49 55 -10 4 -49 55 -10 4 -49 55 -10 4 -49 55 -10 4 -49 55 -10 4 -49 55 -10 4 -49 55 -10 4 -49 55 4 1*2
-// @lines templates/map.cu.jinja:97 1 5 1
+// @lines templates/map.cu.jinja:100 1 5 1

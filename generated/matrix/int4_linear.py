@@ -45,7 +45,8 @@ class Int4LinearPlan(rt.MatmulPlan[Int4LinearDescriptor]):
     PASSES = (
         rt.MapPass(("codes", "scale", "zero"), ("w_held",), loop=1, space=(("col",), ("depth",)),
                    placed=rt.table(codes=("word",), scale=("group",), zero=("group",)), indices=("depth",),
-                   cell_indices=("depth",), scalars=("group_size",), bounds=("4 * 8", "4 * _depth", "_group_size")),
+                   cell_indices=("depth",), scalars=("group_size",), bounds=("4 * 8", "4 * _depth", "_group_size"),
+                   divisors=("group_size",)),
         rt.MatmulPass(("x", "w_held"), ("y",), loop=1, factors=("x", "w_held"),
                       dims=rt.table(rows="token", columns="col", depth="depth")),
         rt.MadePass(("codes", "scale", "zero", "x"), ("y",), factors=("x", "w_held"),

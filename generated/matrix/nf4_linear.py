@@ -45,7 +45,7 @@ class Nf4LinearPlan(rt.MatmulPlan[Nf4LinearDescriptor]):
         rt.MapPass(("codes", "absmax", "table"), ("w_held",), loop=1, space=(("col",), ("depth",)),
                    placed=rt.table(codes=("byte",), absmax=("group",), table=("entry",)), indices=("depth",),
                    cell_indices=("depth",), scalars=("group_size",),
-                   bounds=("4 * (1 + 2)", "4 * (1 + _depth)", "_group_size")),
+                   bounds=("4 * (1 + 2)", "4 * (1 + _depth)", "_group_size"), divisors=("group_size",)),
         rt.MatmulPass(("x", "w_held"), ("y",), loop=1, factors=("x", "w_held"),
                       dims=rt.table(rows="token", columns="col", depth="depth")),
         rt.MadePass(("codes", "absmax", "table", "x"), ("y",), factors=("x", "w_held"),

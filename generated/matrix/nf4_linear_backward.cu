@@ -38,7 +38,7 @@ struct Program : MapProgram {
         PlacedAxes<1> codes_axes;
         PlacedAxes<1> absmax_axes;
         PlacedAxes<1> table_axes;
-        long long group_size_;
+        Divisor group_size_;
         enum : int { depth_index = 4 };
     };
 
@@ -65,9 +65,9 @@ struct Program : MapProgram {
             });
             packs.place(read, absmax_read_slice(), args.absmax_, args.absmax_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {
-                const whole_t group_size_ = whole_t(args.group_size_);
+            [[maybe_unused]] const whole_t group_size_ = whole_t(args.group_size_);
                 const auto depth_index = lane.index(Args::depth_index);
-                place[0] = math::floor_divide(depth_index, group_size_);
+                place[0] = math::floor_divide(depth_index, args.group_size_);
             });
         }
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
@@ -131,8 +131,8 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 0*5 1*3 18*2 23 2 17 1 templates/map_bodies.jinja:40 1 19 9 -37 59 1*2
-// @lines templates/map.cu.jinja:97 2 1 -73 6 12 2 21 2 0*3 3 0*2 6*2 2 1 templates/map_bodies.jinja:40 1 0*2 2 0*2 3 2
-// @lines 1 -34 39 2 -8 1 -34 7 5 0 27 2 -8 1 -43 9 39 2*3 9 -47 0*2 10 59 1*2 templates/map.cu.jinja:97 2 1 -73 18 12
-// @lines 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 19 9 -51 63 -49 59 1*2 templates/map.cu.jinja:97 2 1 -73
-// @lines 18 23 2 0 17 1 templates/map_bodies.jinja:40 1 19 9 -51 14 59 1*2 templates/map.cu.jinja:97 2 1 3 1
+// @lines templates/map.cu.jinja:1 1 4 0*5 1*3 18*2 26 2 17 1 templates/map_bodies.jinja:40 1 19 9 -37 59 1*2
+// @lines templates/map.cu.jinja:100 2 1 -76 6 12 2 24 2 0*3 3 0*2 6*2 2 1 templates/map_bodies.jinja:40 1 0*2 2 0*2 3 2
+// @lines 1 -34 39 2 -8 1 -34 7 5 0 27 2 -8 1 -43 9 39 2*3 9 -47 0*2 10 59 1*2 templates/map.cu.jinja:100 2 1 -76 18 15
+// @lines 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 19 9 -51 63 -49 59 1*2 templates/map.cu.jinja:100 2 1 -76
+// @lines 18 26 2 0 17 1 templates/map_bodies.jinja:40 1 19 9 -51 14 59 1*2 templates/map.cu.jinja:100 2 1 3 1

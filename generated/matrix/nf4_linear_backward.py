@@ -48,7 +48,7 @@ class Nf4LinearBackwardPlan(rt.MatmulPlan[Nf4LinearBackwardDescriptor]):
         rt.MapPass(("codes", "absmax", "table"), ("w_held",), loop=1, space=(("col",), ("depth",)),
                    placed=rt.table(codes=("byte",), absmax=("group",), table=("entry",)), indices=("depth",),
                    cell_indices=("depth",), scalars=("group_size",),
-                   bounds=("4 * (1 + 2)", "4 * (1 + _depth)", "_group_size")),
+                   bounds=("4 * (1 + 2)", "4 * (1 + _depth)", "_group_size"), divisors=("group_size",)),
         rt.MatmulPass(("dy", "w_held", "dx_held"), ("dx_held",), loop=1, factors=("dy", "w_held"),
                       dims=rt.table(rows="token", columns="depth", depth="col")),
         rt.MapPass(("dx_held",), ("dx",), space=(("token",), ("depth",))),

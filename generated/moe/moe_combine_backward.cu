@@ -100,7 +100,7 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 18 6 0 12*2 2*4 1 2*2 0*3 12 5 2 1 templates/map_bodies.jinja:40 1 19 9 -51 0
-// @lines 17 56 1*3 -54 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:97 2 1 -73 6 0 12 2 10 2*4 1 2*2 0*3 3 9 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 18 6 0 12 15 2*4 1 2*2 0*3 12 5 2 1 templates/map_bodies.jinja:40 1 19 9 -51
+// @lines 0 17 56 1*3 -54 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:100 2 1 -76 6 0 12 2 13 2*4 1 2*2 0*3 3 9 5 1
 // @lines templates/map_bodies.jinja:40 1 2 3 2 1 -31 36 2*3 9 -51 4 5 8 56 1*3 -54 1 19 9 12 -49 59 1*2
-// @lines templates/map.cu.jinja:97 2 1 3 1
+// @lines templates/map.cu.jinja:100 2 1 3 1

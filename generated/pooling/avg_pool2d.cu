@@ -61,5 +61,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 36 2 10 2*4 1 2*2 0 3 6 0*2 3*2 2 1 templates/map_bodies.jinja:40 1 2 3 2 1
-// @lines -43 0 9 0*3 39 0 2*3 9 -47 13 56 1*3 -54 1 19 -54 63 12 -49 59 1*2 templates/map.cu.jinja:97 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 36 2 13 2*4 1 2*2 0 3 6 0*2 3*2 2 1 templates/map_bodies.jinja:40 1 2 3 2 1
+// @lines -43 0 9 0*3 39 0 2*3 9 -47 13 56 1*3 -54 1 19 -54 63 12 -49 59 1*2 templates/map.cu.jinja:100 1 5 1

@@ -17,7 +17,7 @@ struct Program : MapProgram {
         Array<T, 1> dx_;
         PlacedAxes<2> dy_axes;
         long long kernel_;
-        long long stride_;
+        Divisor stride_;
         long long pad_;
         Reduced<ScratchOf> parts;
         enum : int { h_index = 2, w_index = 3, u_index = 4, v_index = 5 };
@@ -32,14 +32,15 @@ struct Program : MapProgram {
             packs.place(read, dy_read_slice(), args.dy_, args.dy_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {
                 const whole_t kernel_ = whole_t(args.kernel_);
-                const whole_t stride_ = whole_t(args.stride_);
+            [[maybe_unused]] const whole_t stride_ = whole_t(args.stride_);
                 const whole_t pad_ = whole_t(args.pad_);
                 const auto h_index = lane.index(Args::h_index);
                 const auto w_index = lane.index(Args::w_index);
                 const auto u_index = lane.index(Args::u_index);
                 const auto v_index = lane.index(Args::v_index);
-                const auto row_ = math::subtract(math::floor_divide(math::add(h_index, pad_), stride_), u_index);
-                const auto column_ = math::subtract(math::floor_divide(math::add(w_index, pad_), stride_), v_index);
+                const auto row_ = math::subtract(math::floor_divide(math::add(h_index, pad_), args.stride_), u_index);
+                const auto column_ = math::subtract(math::floor_divide(math::add(w_index, pad_), args.stride_),
+                    v_index);
                 const auto above_ = math::add(h_index, pad_) < math::add(math::multiply(row_, stride_), kernel_)
                     ? row_ : (-1);
                 const auto beside_ = math::add(w_index, pad_) < math::add(math::multiply(column_, stride_),
@@ -70,5 +71,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 36 2 10 2*4 1 2*2 0 3 6 0*2 3*2 2 1 templates/map_bodies.jinja:40 1 0 2 0 3 2
-// @lines 1 -43 0*2 9 0*3 12 0*5 27 0 2*3 9 -47 13 56 1*3 -54 1 19 -54 63 12 -49 59 1*2 templates/map.cu.jinja:97 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 36 2 13 2*4 1 2*2 0 3 6 0*2 3*2 2 1 templates/map_bodies.jinja:40 1 0 2 0 3 2
+// @lines 1 -43 0*2 9 0*3 12 0*6 27 0 2*3 9 -47 13 56 1*3 -54 1 19 -54 63 12 -49 59 1*2 templates/map.cu.jinja:100 1 5 1

@@ -48,6 +48,7 @@ class AvgPool2dBackwardPlan(rt.MapPlan[AvgPool2dBackwardDescriptor]):
     SUM_OUTPUTS = ("dx",)
     BOUNDS = ("(_h + _pad + _u) * _stride + _kernel", "(_stride + _u) * _stride + _kernel",
               "(_stride + _v) * _stride + _kernel", "(_w + _pad + _v) * _stride + _kernel", "_kernel * _kernel")
+    DIVISORS = ("stride",)
 
     def run(self, *, dy: rt.Array, dx: rt.Array, workspace: rt.Workspace = None, stream: rt.Stream = None) -> None:
         return self._run((dy, dx), workspace, stream)

@@ -6,6 +6,7 @@ namespace baracuda {
 
 struct Program : MapProgram {
     static constexpr bool PLACED = true;
+    static constexpr bool IN_ORDER = true;
     template <template <class> class Of> struct Reduced {
         Of<ArgMax<acc_t, index_t>> at_;
         Of<Max<acc_t>> y_;
@@ -21,7 +22,7 @@ struct Program : MapProgram {
         PlacedAxes<2> x_axes;
         i64 l_size;
         i64 w_size;
-        long long kernel_;
+        Divisor kernel_;
         long long stride_;
         long long pad_;
         long long dilation_;
@@ -64,7 +65,7 @@ struct Program : MapProgram {
     struct Epilogue : Body<Reads<>, Writes<&Args::y_, &Args::indices_>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
             const whole_t w_size = whole_t(args.w_size);
-            const whole_t kernel_ = whole_t(args.kernel_);
+            [[maybe_unused]] const whole_t kernel_ = whole_t(args.kernel_);
             const whole_t stride_ = whole_t(args.stride_);
             const whole_t pad_ = whole_t(args.pad_);
             const whole_t dilation_ = whole_t(args.dilation_);
@@ -74,11 +75,11 @@ struct Program : MapProgram {
                 const whole_t at_ = reduced.at_;
                 const acc_t y_ = reduced.y_;
                 const auto row_ = math::maximum(math::subtract(math::add(math::multiply(i_index, stride_),
-                    math::multiply(math::floor_divide(at_, kernel_), dilation_)), pad_), 0);
+                    math::multiply(math::floor_divide(at_, args.kernel_), dilation_)), pad_), 0);
                 lane.store(args.y_, T(y_));
                 lane.store(args.indices_, i64(math::add(math::multiply(row_, w_size),
                     math::maximum(math::subtract(math::add(math::multiply(j_index, stride_),
-                    math::multiply(math::remainder(at_, kernel_), dilation_)), pad_), 0))));
+                    math::multiply(math::remainder(at_, args.kernel_), dilation_)), pad_), 0))));
             });
         }
     };
@@ -86,6 +87,6 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 36 2 10 2 0 2*2 0 2 1 2*2 0*2 3*2 0 3 0*3 3*2 2 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 36 2*2 11 2 0 2*2 0 2 1 2*2 0*2 3*2 0 3 0*3 3*2 2 1
 // @lines templates/map_bodies.jinja:40 1 2 3 2 1 -43 0*2 9 0*3 39 0*3 2*3 -57 66 -54 0 7 13 0 56 1*3 -54 1 19 -57 3 0*3
-// @lines 63 -54 0 66 0 -54 0 5 0*3 59 1*2 templates/map.cu.jinja:97 1 5 1
+// @lines 63 -54 0 66 0 -54 0 5 0*3 59 1*2 templates/map.cu.jinja:100 1 5 1

@@ -61,6 +61,7 @@ class MaxPool2dPlan(rt.MapPlan[MaxPool2dDescriptor]):
         "(_i * _stride + _kernel * _dilation + _pad) * _w + _j * _stride + _kernel * _dilation + _pad",
         "_i * _stride + _k * _dilation + _pad", "_j * _stride + _l * _dilation + _pad",
     )
+    DIVISORS = ("kernel",)
 
     def run(self, *, x: rt.Array, y: rt.Array, indices: rt.Array, workspace: rt.Workspace = None,
             stream: rt.Stream = None) -> None:

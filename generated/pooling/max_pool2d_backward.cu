@@ -19,7 +19,7 @@ struct Program : MapProgram {
         PlacedAxes<2> dy_axes;
         PlacedAxes<2> indices_axes;
         i64 w_size;
-        long long stride_;
+        Divisor stride_;
         long long pad_;
         Reduced<ScratchOf> parts;
         enum : int { h_index = 3, w_index = 4, u_index = 5, v_index = 6 };
@@ -33,27 +33,29 @@ struct Program : MapProgram {
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, indices_read_slice(), args.indices_, args.indices_axes,
                         i64((-1)), [&](auto& place, const auto& lane) {
-                const whole_t stride_ = whole_t(args.stride_);
+            [[maybe_unused]] const whole_t stride_ = whole_t(args.stride_);
                 const whole_t pad_ = whole_t(args.pad_);
                 const auto h_index = lane.index(Args::h_index);
                 const auto w_index = lane.index(Args::w_index);
                 const auto u_index = lane.index(Args::u_index);
                 const auto v_index = lane.index(Args::v_index);
-                const auto row_ = math::subtract(math::floor_divide(math::add(h_index, pad_), stride_), u_index);
-                const auto column_ = math::subtract(math::floor_divide(math::add(w_index, pad_), stride_), v_index);
+                const auto row_ = math::subtract(math::floor_divide(math::add(h_index, pad_), args.stride_), u_index);
+                const auto column_ = math::subtract(math::floor_divide(math::add(w_index, pad_), args.stride_),
+                    v_index);
                 place[0] = row_;
                 place[1] = column_;
             });
             packs.place(read, dy_read_slice(), args.dy_, args.dy_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {
-                const whole_t stride_ = whole_t(args.stride_);
+            [[maybe_unused]] const whole_t stride_ = whole_t(args.stride_);
                 const whole_t pad_ = whole_t(args.pad_);
                 const auto h_index = lane.index(Args::h_index);
                 const auto w_index = lane.index(Args::w_index);
                 const auto u_index = lane.index(Args::u_index);
                 const auto v_index = lane.index(Args::v_index);
-                const auto row_ = math::subtract(math::floor_divide(math::add(h_index, pad_), stride_), u_index);
-                const auto column_ = math::subtract(math::floor_divide(math::add(w_index, pad_), stride_), v_index);
+                const auto row_ = math::subtract(math::floor_divide(math::add(h_index, pad_), args.stride_), u_index);
+                const auto column_ = math::subtract(math::floor_divide(math::add(w_index, pad_), args.stride_),
+                    v_index);
                 place[0] = row_;
                 place[1] = column_;
             });
@@ -84,6 +86,6 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 36 2 10 2*4 1 2*2 0*2 3 0 3*2 0 3*2 2 1 templates/map_bodies.jinja:40 1 0 2 0
-// @lines 3 2 1 -43 0 9 0*3 12 0 27 0 2 -8 1 -43 0 9 0*3 12 0 27 0 2*3 -57 66 -54 0 7 0 5 8 56 1*3 -54 1 19 9 12 -49 59
-// @lines 1*2 templates/map.cu.jinja:97 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 36 2 13 2*4 1 2*2 0*2 3 0 3*2 0 3*2 2 1 templates/map_bodies.jinja:40 1 0 2 0
+// @lines 3 2 1 -43 0 9 0*3 12 0*2 27 0 2 -8 1 -43 0 9 0*3 12 0*2 27 0 2*3 -57 66 -54 0 7 0 5 8 56 1*3 -54 1 19 9 12 -49
+// @lines 59 1*2 templates/map.cu.jinja:100 1 5 1

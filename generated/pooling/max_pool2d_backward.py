@@ -55,6 +55,7 @@ class MaxPool2dBackwardPlan(rt.MapPlan[MaxPool2dBackwardDescriptor]):
     SUMS = ("",)
     SUM_OUTPUTS = ("dx",)
     BOUNDS = ("_h * _w + _w", "_h + _pad + _u", "_stride + _u", "_stride + _v", "_w + _pad + _v")
+    DIVISORS = ("stride",)
 
     def run(self, *, dy: rt.Array, indices: rt.Array, dx: rt.Array, workspace: rt.Workspace = None,
             stream: rt.Stream = None) -> None:

@@ -49,5 +49,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 24 12 2 21 2 0*3 3 0 3 11 1 templates/map_bodies.jinja:40 1 0 2 0 3 2 1 -31
-// @lines 36 2 -8 1 -31 36 2*3 -57 66 -51 4 0 10 0 59 1*2 templates/map.cu.jinja:97 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 24 12 2 24 2 0*3 3 0 3 11 1 templates/map_bodies.jinja:40 1 0 2 0 3 2 1 -31
+// @lines 36 2 -8 1 -31 36 2*3 -57 66 -51 4 0 10 0 59 1*2 templates/map.cu.jinja:100 1 5 1

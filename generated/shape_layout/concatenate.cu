@@ -48,5 +48,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 36 2 21 2 0*2 3 0 6*2 2 1 templates/map_bodies.jinja:40 1 0 2 0 3 2 1 -34 39
-// @lines 2 -8 1 -43 9 39 2*3 -54 63 -54 7 0 10 59 1*2 templates/map.cu.jinja:97 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 36 2 24 2 0*2 3 0 6*2 2 1 templates/map_bodies.jinja:40 1 0 2 0 3 2 1 -34 39
+// @lines 2 -8 1 -43 9 39 2*3 -54 63 -54 7 0 10 59 1*2 templates/map.cu.jinja:100 1 5 1

@@ -41,5 +41,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 36 2 21 2 0 3 6 0*2 6 2 1 templates/map_bodies.jinja:40 1 2 3 2 1 -43 0 9 0
-// @lines 39 0 2*3 9 -47 10 59 1*2 templates/map.cu.jinja:97 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 36 2 24 2 0 3 6 0*2 6 2 1 templates/map_bodies.jinja:40 1 2 3 2 1 -43 0 9 0
+// @lines 39 0 2*3 9 -47 10 59 1*2 templates/map.cu.jinja:100 1 5 1

@@ -43,6 +43,20 @@ def long_scalars(bodies: Iterable[Body]) -> frozenset[str]:
     return frozenset(e.id for arg in seeds for e in walk(arg) if isinstance(e, Name))
 
 
+def divisors(bodies: Sequence[Body]) -> frozenset[str]:
+    """The fields by which bodies divide."""
+    exprs = (e for exprs, _ in _scopes(bodies) for x in exprs for e in walk(x))
+    by = {e.args[1] for e in exprs if isinstance(e, Call) and e.op in ("floor_divide", "remainder")}
+    scalars = {s.name for body in bodies for part in (body, *_all_placed(body)) for s in part.scalars if s.kind == "int"}
+    return frozenset(e.id for e in by if isinstance(e, Name)) & scalars - long_scalars(bodies)
+
+
+def _all_placed(of: Body | PlacedRead) -> Iterator[PlacedRead]:
+    for read in of.placed:
+        yield read
+        yield from _all_placed(read)
+
+
 def has_bounds(read: PlacedRead) -> bool:
     """Whether its places are bounded."""
     exprs, bounds = next(_scopes_of(read))

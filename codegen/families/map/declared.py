@@ -53,6 +53,7 @@ def walk(op: MapOp) -> dict[str, Any]:
         "copies": dict(op.copies),
         "lists": op.lists,
         "bounds": op.bounds,
+        "divisors": tuple(s.name for s in op.scalars if s.name in op.divisors),
         "fills": op.fills,
     }
 

@@ -18,7 +18,7 @@ def shown(spec: MapSpec, name: str) -> Iterator[Extent]:
         yield Extent(next(iter(shared.values())), name)
     if any(group in shared for group in groups):
         return
-    shapes = [place for place, (dim, *_) in enumerate(groups) if _is_shape(dim, spec)]
+    shapes = [place for place, (dim, *_) in enumerate(groups) if is_shape(dim, spec)]
     for place, (dim, *others) in enumerate(groups):
         if others:
             continue
@@ -31,7 +31,7 @@ def shown(spec: MapSpec, name: str) -> Iterator[Extent]:
             yield from _linear(spec.dims[dim].of, name, axis, spec)
 
 
-def _is_shape(dim: str, spec: MapSpec) -> bool:
+def is_shape(dim: str, spec: MapSpec) -> bool:
     field = spec.descriptor.get(spec.dims[dim].of)
     return field is not None and field.type == "shape"
 
@@ -57,7 +57,7 @@ def _linear(of: str, name: str, axis: int, spec: MapSpec) -> Iterator[Extent]:
 def factors(spec: MapSpec, name: str, known: set[str]) -> Iterator[Extent]:
     """Of a product of ints, the last field that no other input shows, if the caller says the rest."""
     groups = spec.inputs[name].groups
-    shapes = [place for place, (dim, *_) in enumerate(groups) if _is_shape(dim, spec)]
+    shapes = [place for place, (dim, *_) in enumerate(groups) if is_shape(dim, spec)]
     if any(spec.dims[dim].axes for group in groups for dim in group):
         return
     for place, dims in enumerate(groups):

@@ -12,14 +12,15 @@ from ...conditions.parse import read_condition
 from ...lower.op import Scalar, Tensor, Value
 from ...lower.shared import first_arch, lower_tensor, scalar, shared_fields
 from ...program import Line, Name, Reduce, kind_of
-from ...program.tree import Call, Const, Expr, Query, Read, children, mapped, place_of, reads, walk
+from ...program.tree import Call, Const, Expr, Query, Read, children, mapped, place_along, place_of, reads, walk
 from ...spec.names import in_kernel
 from ...spec.scope import kinds_of
 from ...text import Name as Identifier
 from ...text import names
 from .batches import invariant
-from .bounds import bounds_of, long_scalars
+from .bounds import bounds_of, divisors, long_scalars
 from .by_index import alone, lists_of
+from .extents import is_shape
 from .kinds import KindGroup, computed, kind_groups
 from .op import Body, Entry, MapOp, PlacedRead, Store, Sum, joined
 from .passes import Pass
@@ -132,7 +133,16 @@ def _lowered(spec: MapSpec, spec_path: str, of_kinds: Mapping[str, Pass]) -> Map
         kinds={name: kind for of in each.values() for name, kind in of.kinds.items()},
         kinds_offered=names(spec.kinds),
     )
-    return replace(op, bounds=bounds_of(op.bodies), long_scalars=long_scalars(op.bodies))
+    bounds = bounds_of(op.bodies)
+    places = {s.place for s in terms.sums if s.place is not None} - {place_along(parts.summed)} if parts.summed else set()
+    in_order = not places and not any(is_shape(dim, spec) for dim in parts.summed)
+    return replace(
+        op,
+        bounds=bounds,
+        long_scalars=long_scalars(op.bodies),
+        divisors=divisors(op.bodies) if bounds else frozenset(),
+        in_order=in_order,
+    )
 
 
 def _entries(spec: MapSpec, *terms: Body, choice: bool) -> Iterable[Entry]:

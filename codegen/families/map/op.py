@@ -188,7 +188,14 @@ class MapOp(Op):
     made: Made | None = None  # how its cells make a factor
     bounds: tuple[str, ...] = ()  # of its whole numbers
     long_scalars: frozenset[str] = frozenset()  # the fields that have 64 bits nevertheless
+    divisors: frozenset[str] = frozenset()  # the fields by which it divides numbers that have bounds
+    in_order: bool = False  # whether places of extremes are counted in the order of the summed axes
     makers: tuple[int, ...] = ()  # of a pass whose cells make a factor: the numbers of all that do
+
+    @property
+    def has_places(self) -> bool:
+        """Whether it finds places of extremes."""
+        return any(s.place is not None for s in self.sums)
 
     @property
     def layout_names(self) -> tuple[str, ...]:

@@ -319,6 +319,12 @@ def divisor_words(n: int, *, wide: bool) -> tuple[int, int]:
     return (magic + 2**63) % 2**64 - 2**63, log - 1
 
 
+def short_divisor(n: int) -> tuple[int, int]:
+    """By the same theorem a magic divisor, also for 1, and l: k // n is (k * magic) >> (31 + l) for k < 2^31."""
+    log = (n - 1).bit_length()
+    return (1 << (31 + log)) // n + 1, log
+
+
 def space_words(extents: Sequence[int], *, wide: bool) -> list[int]:
     """`Space` as the kernel has it: numbers of cells and axes, then extents and their divisors, last axis first."""
     padding = [0] * (MAX_AXES - len(extents))

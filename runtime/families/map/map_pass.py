@@ -35,4 +35,5 @@ class MapPass:
     copies: Mapping[str, str] | None = None
     lists: tuple[str, ...] = ()
     bounds: tuple[str, ...] = ()
+    divisors: tuple[str, ...] = ()
     fills: tuple[tuple[str, str], ...] = ()

@@ -19,7 +19,7 @@ from ...plans.schedule import Schedule
 from ...plans.sku import VECTOR_BYTES
 from ..kernel_source import kernel_source
 from ..row.geometry import Geometry, Words
-from .geometry import MAX_AXES, Axis, CellCut, MapDescriptor, space_words
+from .geometry import MAX_AXES, Axis, CellCut, MapDescriptor, short_divisor, space_words
 from .layout import Placed, layout_of
 from .lists import ListCut, ListGeometry
 from .passed import PassedPlan
@@ -114,8 +114,9 @@ class MapPlan(MapSelection[M]):
                 constants["ALIKE"] = ",".join(map(str, self._alike))
             if self.BOUNDS and not wide:
                 constants["SHORT"] = 1
+                constants |= {"DIVISORS": 1} if self.DIVISORS else {}
             if self._few_terms:
-                constants["TERMS"] = self._few_terms
+                constants["TERMS"] = ",".join(map(str, self._few_terms))
             if self.FILLS:
                 constants["EXACT_FILL"] = int(self._holds_fills(types))
             source = self._sources[key] = kernel_source(
@@ -287,10 +288,18 @@ class MapPlan(MapSelection[M]):
         for name in self.PLACED:
             words += self._placed_axes(views, name)
         words += [self._space.size(dim) for dim in self.SIZES]
-        words += self._words_of(self.SCALARS)
+        words += self._scalar_words(wide)
         for offset in offsets[: len(self.SUMS)]:
             words.scratch(offset)
         return words
+
+    def _scalar_words(self, wide: bool) -> tuple[int, ...]:
+        """The fields that a kernel reads, and how it divides by some of them, where its numbers have 32 bits."""
+        if wide or not self.DIVISORS:
+            return self._words_of(self.SCALARS)
+        fields = zip(self.SCALARS, self._words_of(self.SCALARS), strict=True)
+        words = ((n, *short_divisor(n)) if name in self.DIVISORS else (n,) for name, n in fields)
+        return tuple(word for of in words for word in of)
 
     def _steps(self, views: Views) -> dict[str, dict[Axis, int]]:
         """For each operand (tensors that are more than a number, indices), its stride along each axis of the space.
@@ -309,11 +318,15 @@ class MapPlan(MapSelection[M]):
     def _merge(
         self, kept: Sequence[Axis], across: Sequence[Axis], steps: Mapping[str, Mapping[Axis, int]]
     ) -> tuple[_Side, _Side]:
-        return self._merged(kept, steps), self._merged(across, steps)
+        """What is kept and what is reduced; few terms have an axis for each of theirs."""
+        return self._merged(kept, steps), self._merged(across, steps, apart=bool(across and self._few_terms))
 
-    def _merged(self, axes: Sequence[Axis], steps: Mapping[str, Mapping[Axis, int]]) -> _Side:
+    def _merged(
+        self, axes: Sequence[Axis], steps: Mapping[str, Mapping[Axis, int]], *, apart: bool = False
+    ) -> _Side:
         extents = [self._space.extent[a] for a in axes]
-        return _Side(*coalesce(extents, [[of.get(a, 0) for a in axes] for of in steps.values()]))
+        strides = [[of.get(a, 0) for a in axes] for of in steps.values()]
+        return _Side(tuple(extents), tuple(map(tuple, strides))) if apart else _Side(*coalesce(extents, strides))
 
     def _layout(self, views: Views, operands: Sequence[str], kept: _Side, across: _Side) -> tuple[str, int]:
         walk = self._cut.walk if self._cut else ""

@@ -12,11 +12,12 @@ from ...arrays.element import ElementKind
 from ...arrays.workspace import rounded
 from ...plans.schedule import Schedule
 from ...plans.sku import VECTOR_BYTES, KernelSku
-from .geometry import Axis, Cut, Group, IndexSpace, MapDescriptor, power_of_two
+from .geometry import Axis, Cut, Group, IndexSpace, MapDescriptor
 from .lists import ListCut, Listed
 from .map_pass import MapPass
 from .passed import PassedPlan
 
+_FEW_TERMS = 4  # whose places a kernel computes when it is compiled
 NARROW = 2**31  # cells that 32-bit indices can count, and elements that a place can be away
 
 M = TypeVar("M", bound=MapDescriptor)
@@ -36,6 +37,7 @@ class MapSelection(PassedPlan[M]):
     LISTS: ClassVar[tuple[str, ...]] = ()  # of reductions by an index: the array of keys, and the dim of the index
     FILLS: ClassVar[tuple[tuple[str, str], ...]] = ()  # fields that are read outside of arrays, each with its array
     BOUNDS: ClassVar[tuple[str, ...]] = ()  # formulas: if all are below 2^31, kernels compute with 32-bit numbers
+    DIVISORS: ClassVar[tuple[str, ...]] = ()  # fields by which it divides numbers that these bound
     COPIES: ClassVar[dict[str, str]] = {}  # outputs -> the input that they equal
     SPACE: ClassVar[tuple[Group, ...] | None] = None  # of a pass: the dims of its cells, if not all
 
@@ -128,17 +130,17 @@ class MapSelection(PassedPlan[M]):
         return self.cut(self.descriptor, self.sku)
 
     @cached_property
-    def _few_terms(self) -> int:
-        """A power of two that is no less than the terms of a sum of columns, if a thread could take more; else 0.
+    def _few_terms(self) -> tuple[int, ...]:
+        """The extents of the summed axes, the last first, where a thread takes all of few terms of a column; else ().
 
         Only of what is read at computed places, whose every term takes many instructions.
         """
-        cut, schedule = self._cut, self.sku.schedule
-        assert isinstance(schedule, Schedule)
+        cut = self._cut
         if not self.PLACED or not isinstance(cut, Cut) or cut.walk != "columns":
-            return 0
-        terms = power_of_two(cut.units)
-        return terms if terms < schedule["packs"] else 0
+            return ()
+        if cut.slices > 1 or cut.splits > 1 or not 0 < cut.units <= _FEW_TERMS:
+            return ()
+        return tuple(self._space.extent[axis] for axis in self._sides[1][::-1])
 
     @cached_property
     def _space(self) -> IndexSpace:
@@ -194,7 +196,7 @@ class MapSelection(PassedPlan[M]):
             count = self._cut.lists * self._cut.cells
         else:
             count = math.prod(self._space.extent.values())
-        return max(count, self._largest) >= NARROW
+        return max(count, self._largest) >= NARROW or any(getattr(self.descriptor, n) < 1 for n in self.DIVISORS)
 
     @cached_property
     def _largest(self) -> int:

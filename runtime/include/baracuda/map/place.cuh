@@ -22,6 +22,29 @@ using whole_t = int;
 using whole_t = i64;
 #endif
 
+// A field by which a program divides, no less than 1 where the plan sets BARACUDA_DIVISORS.
+struct Divisor {
+    long long number;
+#ifdef BARACUDA_DIVISORS
+    long long magic, log;
+#endif
+    __device__ operator whole_t() const { return whole_t(number); }
+};
+namespace math {
+template <typename A> __device__ auto floor_divide(A number, const Divisor& by) {
+#ifdef BARACUDA_DIVISORS
+    if constexpr (IsShort<A>::VALUE) {
+        const int a = whole_of<A>(number), sign = a >> 31;
+        return int(unsigned(wide_product(unsigned(a ^ sign), unsigned(by.magic)) >> 31) >> int(by.log)) ^ sign;
+    } else
+#endif
+        return floor_divide(number, whole_t(by));
+}
+template <typename A> __device__ auto remainder(A number, const Divisor& by) {
+    return subtract(number, multiply(floor_divide(number, by), whole_t(by)));
+}
+}  // namespace math
+
 // An index of a dim, and the distance of two of them, if 31 bits count the cells: converting an int to float costs a
 // quarter of converting 64 bits. `next` is the index of a cell in the second row of a pack; it is selected as late as
 // possible, once for all indices of a distance.

@@ -11,6 +11,7 @@ namespace baracuda {
 template <typename A> struct Compensated {
     A high = 0, low = 0;
 
+    __device__ void begin(A term) { high = A(0) + term; }  // the same as `add`, of nothing
     __device__ void add(A term) {
         const A sum = high + term, seen = sum - high;
         low += (high - (sum - seen)) + (term - seen);
@@ -32,6 +33,7 @@ template <typename A, bool GUARDED_ = true> struct Sum {
 // What is reduced by `combine` of a monoid M, from its neutral element on.
 template <class M, typename V> struct Folded {
     V value = M::none();
+    __device__ void begin(V term) { value = term; }
     __device__ void add(V term) { value = M::combine(value, term); }
     __device__ V total() const { return value; }
 };
@@ -243,6 +245,17 @@ template <typename A, typename I, bool LARGEST, int STEPS, int N> struct StepTer
         }
     }
 
+    // Of columns, terms that come behind what `best` is of: a term is better if it is larger, or the first that is NaN.
+    __device__ void follow(P& best, int lane, bool first) const {
+        if (first) best = of[0][lane];
+#pragma unroll
+        for (int s = first; s < STEPS; ++s) {
+            const P& term = of[s][lane];
+            const bool better = !(LARGEST ? term.value <= best.value : term.value >= best.value);
+            if (better && best.value == best.value) best = term;
+        }
+    }
+
 private:
     template <int COUNT, class F> __device__ static void join(P& best, const F& term) {
         const A most = extreme<0, COUNT>(term);
@@ -288,6 +301,14 @@ template <class M, int OUTPUTS> struct ThreadParts {
 #pragma unroll
         for (int i = 0; i < OUTPUTS; ++i) of[i].add(terms.of[0][i]);
     }
+    // The same of columns; `first`: before all others. IN_ORDER: places of terms ascend.
+    template <bool IN_ORDER, class Terms> __device__ void add_few(const Terms& terms, bool first) {
+#pragma unroll
+        for (int i = 0; i < OUTPUTS; ++i) {
+            if (first) of[i].begin(terms.of[0][i]);
+            else of[i].add(terms.of[0][i]);
+        }
+    }
     __device__ void add_value(const typename M::Value& value) { of[0].add(value); }
     __device__ typename M::Value total(int output) const { return of[output].total(); }
 };
@@ -300,6 +321,7 @@ template <typename A, int OUTPUTS> struct ThreadParts<Spread<A>, OUTPUTS> {
         const A counted = terms.template moments<OUTPUTS>(of_mean, of_spread);
         join(counted, of_mean, of_spread);
     }
+    template <bool IN_ORDER, class Terms> __device__ void add_few(const Terms& terms, bool) { add(terms); }
     __device__ void add_value(const Moments<A>& value) {
         const A of_mean[1] = {value.mean}, of_spread[1] = {value.spread};
         join(value.count, of_mean, of_spread);
@@ -329,6 +351,11 @@ template <typename A, typename I, bool LARGEST, int OUTPUTS> struct ThreadParts<
         for (int i = 0; i < OUTPUTS; ++i) of[i] = M::none();
     }
     template <class Terms> __device__ void add(const Terms& terms) { terms.join(of); }
+    template <bool IN_ORDER, class Terms> __device__ void add_few(const Terms& terms, bool first) {
+        if (!IN_ORDER) return add(terms);
+#pragma unroll
+        for (int i = 0; i < OUTPUTS; ++i) terms.follow(of[i], i, first);
+    }
     __device__ void add_value(const P& value) { of[0] = M::combine(of[0], value); }
     __device__ P total(int output) const { return of[output]; }
 };

@@ -5,6 +5,7 @@
 // Reduced<Of> lists the reductions: `each` calls a function with every wanted one of several such lists.
 #pragma once
 
+#include <baracuda/map/few.cuh>
 #include <baracuda/map/read.cuh>
 #include <baracuda/map/singles.cuh>
 
@@ -16,11 +17,8 @@ struct Schedule {
     static constexpr int BARACUDA_SCHEDULE;
 };
 constexpr Walk WALK = Walk::BARACUDA_WALK;
-#ifdef BARACUDA_TERMS  // of an output of columns, a power of two: all there are, and fewer than a thread could take
-constexpr int TERMS_AT_ONCE = BARACUDA_TERMS;
-#else
-constexpr int TERMS_AT_ONCE = Schedule::PACKS;
-#endif
+using Few = FewTerms<BARACUDA_TERMS>;
+constexpr int TERMS_AT_ONCE = Few::COUNT ? Few::at_once(Schedule::PACKS) : Schedule::PACKS;
 constexpr Layout LAYOUT = layout_of(Layout::BARACUDA_LAYOUT, WALK);
 using index_t = CellIndex<BARACUDA_WIDE>::type;
 using index_value = CellIndex<BARACUDA_WIDE>::value;
@@ -310,6 +308,43 @@ template <class Program, class Args> __device__ void reduce_terms(const Args& ar
     store_values<Program, OUTPUTS>(args, run, live, values);
 }
 
+// One thread for each pack of output cells, of columns with few terms: it reduces them in the order of `reduce_terms`.
+template <class Program, class Args> __device__ void reduce_few(const Args& args) {
+    constexpr int N = 16 / sizeof(Element), PACKS = TERMS_AT_ONCE;
+    const OutputCells<index_t, LAYOUT, N> cells(OwnPack<Schedule::THREADS>(), args.outer.count);
+    if (!cells.live) return;
+    RunOf<Args, N> origin[1];
+    origin[0].find(cells.first, cells.cell_stride, cells.live, args.outer, args.outer_stride);
+    using Parts = typename Program::template Reduced<Owned<N>::template Parts>;
+    Parts parts;
+#pragma unroll
+    for (int unit = 0; unit < Few::COUNT; unit += PACKS) {
+        RunOf<Args, N> run[PACKS];
+        int live[PACKS];
+#pragma unroll
+        for (int k = 0; k < PACKS; ++k) {
+            live[k] = unit + k < Few::COUNT ? cells.live : 0;
+            run[k] = origin[0];
+            Few::move(run[k], unit + k, args.inner_stride);
+        }
+        typename Program::template Reduced<Step<PACKS, N>::template Terms> terms;
+        compute_terms<Program, N>(args, run, live, terms, 0);
+        const auto add = [&](auto& part, auto& term) {
+            term.template pair_up<PACKS>(0);
+            part.template add_few<Program::IN_ORDER>(term, unit == 0);
+        };
+        Parts::each(add, parts, terms);
+    }
+    typename Program::template Reduced<Owned<N>::template Values> values;
+    const auto total = [&](auto& value, auto& part) {
+#pragma unroll
+        for (int i = 0; i < N; ++i) value.of[i] = part.total(i);
+    };
+    Parts::each(total, values, parts);
+    const int live[1] = {cells.live};
+    store_values<Program, N>(args, origin, live, values);
+}
+
 // One thread for each output cell, which reduces all of its terms, TERMS at a time.
 template <class Program, class Args> __device__ void reduce_singles(const Args& args) {
     using R = RunOf<Args, 1>;
@@ -338,6 +373,12 @@ template <class Program, class Args> __device__ void reduce_singles(const Args& 
     typename Program::template Reduced<Owned<1>::template Values> values;
     Parts::each([&](auto& value, auto& part) { value.of[0] = part.total(0); }, values, parts);
     store_values<Program, 1>(args, origin, live, values);
+}
+
+// Packs at named places are read by all terms at once.
+template <class Program> __device__ constexpr bool takes_few() {
+    if constexpr (Few::COUNT == 0 || WALK != Walk::COLUMNS) return false;
+    else return !names_packs<Program>();
 }
 
 // Reduces the splits of each output cell with `slices` threads.
@@ -369,7 +410,9 @@ template <class Program, class Args> __device__ void walk(const Args& args) {
     if constexpr (WALK == Walk::LISTS) walk_lists<Program>(args);
     if constexpr (WALK == Walk::CELLS || WALK == Walk::COPIES) store_cells<Program>(args);
     if constexpr (WALK == Walk::SINGLES) reduce_singles<Program>(args);
-    if constexpr (WALK == Walk::ROWS || WALK == Walk::COLUMNS) {
+    if constexpr (takes_few<Program>()) {
+        reduce_few<Program>(args);
+    } else if constexpr (WALK == Walk::ROWS || WALK == Walk::COLUMNS) {
         if (args.stage == 0) reduce_terms<Program>(args);
         if (args.stage == 1) {
             wait_on_dependent_grids();

@@ -17,7 +17,7 @@ from .lists import ListCut, Listed
 from .map_pass import MapPass
 from .passed import PassedPlan
 
-_FEW_TERMS = 4  # whose places a kernel computes when it is compiled
+_FEW_TERMS = 16  # whose places a kernel computes when it is compiled
 NARROW = 2**31  # cells that 32-bit indices can count, and elements that a place can be away
 
 M = TypeVar("M", bound=MapDescriptor)

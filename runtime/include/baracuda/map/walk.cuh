@@ -455,7 +455,7 @@ template <class Program> __device__ constexpr int blocks_of_places() {
         using Cells = typename Program::Cells;
         return decltype(arrays_placed(*static_cast<Cells*>(nullptr)))::VALUE == 1 && sizeof(Element) > 1 ? 8 : 6;
     } else {
-        return STORED ? 3 : 1;
+        return STORED ? 3 : takes_few<Program>() ? 4 : 1;
     }
 }
 template <class Program> __device__ constexpr int blocks_of_columns(int operands) {

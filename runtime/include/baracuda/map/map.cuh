@@ -43,10 +43,11 @@ template <class I, Layout LAYOUT, int OUTPUTS> struct OutputCells {
     template <class Share> __device__ OutputCells(const Share& share, long long count) {
         constexpr bool PACKED = OUTPUTS == 1 || LAYOUT == Layout::PACKED;
         cell_stride = PACKED ? 1 : share.owners;
+        // Of PACKED cells, all of a pack or none exist.
         first = I(blockIdx.x) * share.owners * OUTPUTS + share.owner * (PACKED ? OUTPUTS : 1);
-        live = 0;
+        live = PACKED ? live_of<OUTPUTS>(first, count) : 0;
 #pragma unroll
-        for (int i = 0; i < OUTPUTS; ++i) live += first + i * cell_stride < I(count);
+        for (int i = 0; !PACKED && i < OUTPUTS; ++i) live += first + i * cell_stride < I(count);
     }
 };
 

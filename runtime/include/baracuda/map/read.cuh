@@ -54,7 +54,7 @@ template <typename PLACE, int... OPERANDS> struct Operands {
     // Whether there are some, and each has one element for all cells of a pack: then its places are mostly one pack's.
     static constexpr bool NAME_PACKS = sizeof...(OPERANDS) > 0 && (true && ... && is_splat(OPERANDS));
     template <class R> __device__ static bool hold([[maybe_unused]] const R& run) {
-        return (true && ... && ((R::ONE_PLACE && is_splat(OPERANDS)) || run.last_stride[OPERANDS] == 0));
+        return (true && ... && (R::ONE_PLACE && SPLAT ? is_splat(OPERANDS) : run.last_stride[OPERANDS] == 0));
     }
 };
 
@@ -153,8 +153,9 @@ __device__ void read_each(PlacedPack<V, T, N>& to, const Placed<T, AXES>& from, 
         if (LAYOUT != Layout::PACKED && i >= live) return false;
         P place[AXES];
         place_of(place, i);
+        const T* const address = from.at(run, i, place);  // found for all lanes at once, whatever is inside
         const bool inside = from.axes.contain(place);
-        if (inside) element = *from.at(run, i, place);
+        if (inside) element = *address;
         return inside;
     });
 }

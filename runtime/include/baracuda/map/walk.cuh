@@ -450,12 +450,16 @@ template <class Program> __device__ constexpr int blocks_of_cells(int operands) 
 template <auto... READS, auto... WRITES, class... Places>
 Int<sizeof...(Places)> arrays_placed(const Body<Reads<READS...>, Writes<WRITES...>, Places...>&);
 constexpr bool STORED = WALK == Walk::CELLS || WALK == Walk::COPIES;
+template <class Program> __device__ constexpr int blocks_of_few() {
+    if (LAYOUT != Layout::PACKED || !SPLAT) return 1;
+    return Few::COUNT > 1 && decltype(arrays_placed(*static_cast<typename Program::Terms*>(nullptr)))::VALUE > 1 ? 3 : 4;
+}
 template <class Program> __device__ constexpr int blocks_of_places() {
     if constexpr (STORED && LAYOUT == Layout::PACKED) {
         using Cells = typename Program::Cells;
         return decltype(arrays_placed(*static_cast<Cells*>(nullptr)))::VALUE == 1 && sizeof(Element) > 1 ? 8 : 6;
     } else {
-        return STORED ? 3 : takes_few<Program>() ? 4 : 1;
+        return STORED ? 3 : takes_few<Program>() ? blocks_of_few<Program>() : 1;
     }
 }
 template <class Program> __device__ constexpr int blocks_of_columns(int operands) {

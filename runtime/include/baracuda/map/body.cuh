@@ -28,14 +28,9 @@ constexpr bool EXACT_FILL = BARACUDA_EXACT_FILL;
 #else
 constexpr bool EXACT_FILL = false;
 #endif
-template <typename T, int N> struct PackBehind {
-    PackWords<T, N> words;
-    bool picks = false, second = false;
-};
 // N elements that were read so, as they are in memory: values would take more registers. Those that are `missing` have
 // the value `outside`, if T cannot hold it.
 template <typename V, typename T, int N> struct PlacedPack {
-    static constexpr int SIZE = N;
     PackWords<T, N> words;
     unsigned missing;
     V outside;
@@ -60,17 +55,12 @@ template <typename V, typename T, int N> struct PlacedPack {
         words.settle();
         missing = 0;
     }
-    // The first of two packs, which begin at an aligned address, and the second one: of these, every second element is
-    // wanted, the first or the second of each pair.
-    __device__ void load_two(const T* address, bool second, PackBehind<T, N>& behind) {
-        words.load(address), behind.words.load(address + N);
-        behind.picks = true, behind.second = second;
+    // Every second element of two packs, which begin at an aligned address; the first or the second of each pair.
+    __device__ void load_every_second(const T* address, bool second) {
+        PackWords<T, N> low, high;
+        low.load(address), high.load(address + N);
+        words.pick(low, high, second);
         missing = 0;
-    }
-    // Once all that is wanted is in flight.
-    __device__ void settle(const PackBehind<T, N>& behind) {
-        const PackWords<T, N> low = words;
-        if (behind.picks) words.pick(low, behind.words, behind.second);
     }
     // Element i is what `read(element, i)` reads, if it does.
     template <class Read> __device__ void each(const Read& read) {

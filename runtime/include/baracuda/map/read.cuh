@@ -72,8 +72,7 @@ template <typename T, int AXES> struct Placed {
 // computes the place of cell i. All are inside if the first and the last one are, and outside if these two leave the
 // array on one side. False if neither is known.
 template <typename P, typename V, int N, typename T, class R, int AXES, class F>
-__device__ bool read_even(PlacedPack<V, T, N>& to, PackBehind<T, N>& behind, const Placed<T, AXES>& from, const R& run,
-                          const F& place_of) {
+__device__ bool read_even(PlacedPack<V, T, N>& to, const Placed<T, AXES>& from, const R& run, const F& place_of) {
     P first[AXES], last[AXES];
     place_of(first, 0);
     place_of(last, N - 1);
@@ -96,7 +95,7 @@ __device__ bool read_even(PlacedPack<V, T, N>& to, PackBehind<T, N>& behind, con
         const T* const packs = start - second;
         if (reinterpret_cast<u64>(packs) % alignof(Pack<T, N>) == 0 &&
             (second ? from.axes.has_beside(first, -1) : from.axes.has_beside(last, 1))) {
-            to.load_two(packs, second, behind);
+            to.load_every_second(packs, second);
             return true;
         }
     }
@@ -163,12 +162,12 @@ __device__ void read_each(PlacedPack<V, T, N>& to, const Placed<T, AXES>& from, 
 
 // The elements of a run's cells; `even`: their places are equally far apart.
 template <typename P, Layout LAYOUT, typename V, int N, typename T, class R, int AXES, class F>
-__device__ void read_places(PlacedPack<V, T, N>& to, PackBehind<T, N>& behind, const Placed<T, AXES>& from, V outside,
-                            const R& run, int live, bool even, const F& place_of) {
+__device__ void read_places(PlacedPack<V, T, N>& to, const Placed<T, AXES>& from, V outside, const R& run, int live,
+                            bool even, const F& place_of) {
     to.clear(outside);
     if constexpr (N > 1 && (R::ONE_PLACE || R::ROWS)) {
         const bool in_row = is_live<LAYOUT>(N - 1, live) && (R::ONE_PLACE || run.left >= N);
-        if (even && in_row && read_even<P>(to, behind, from, run, place_of)) return;
+        if (even && in_row && read_even<P>(to, from, run, place_of)) return;
     }
     if (LAYOUT != Layout::PACKED || live > 0) read_each<P, LAYOUT>(to, from, run, live, place_of);
 }

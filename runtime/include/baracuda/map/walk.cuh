@@ -88,16 +88,12 @@ template <class R, class Held, int PACKS> struct Reader {
     template <class Still, class P, class A, int AXES, typename V, class F>
     __device__ void at(P (&packs)[PACKS], const A& array, const PlacedAxes<AXES>& axes, V outside,
                        const F& place_of) const {
-        using T = typename Mutable<typename A::element_t>::type;
-        const Placed<T, AXES> from{array.data, axes, A::OPERAND};
-        PackBehind<T, P::SIZE> behind[PACKS];
+        const Placed<typename Mutable<typename A::element_t>::type, AXES> from{array.data, axes, A::OPERAND};
 #pragma unroll
         for (int k = 0; k < PACKS; ++k)
             read_places<typename Still::place_t, LAYOUT>(
-                packs[k], behind[k], from, outside, run[k], live[k], Still::hold(run[k]),
+                packs[k], from, outside, run[k], live[k], Still::hold(run[k]),
                 [&](auto& place, int i) { place_of(place, Lane<R, Held>{{held, k, i}, run[k]}); });
-#pragma unroll
-        for (int k = 0; k < PACKS; ++k) packs[k].settle(behind[k]);
     }
 };
 
@@ -327,7 +323,7 @@ template <class Program, class Args> __device__ void reduce_few(const Args& args
         int live[PACKS];
 #pragma unroll
         for (int k = 0; k < PACKS; ++k) {
-            live[k] = unit + k >= Few::COUNT ? 0 : LAYOUT == Layout::PACKED ? N : cells.live;
+            live[k] = unit + k < Few::COUNT ? cells.live : 0;
             run[k] = origin[0];
             Few::move(run[k], unit + k, args.inner_stride);
         }
@@ -455,19 +451,15 @@ template <auto... READS, auto... WRITES, class... Places>
 Int<sizeof...(Places)> arrays_placed(const Body<Reads<READS...>, Writes<WRITES...>, Places...>&);
 constexpr bool STORED = WALK == Walk::CELLS || WALK == Walk::COPIES;
 template <class Program> __device__ constexpr int blocks_of_few() {
-    if constexpr (!takes_few<Program>() || LAYOUT != Layout::PACKED || !SPLAT) {
-        return 1;
-    } else {
-        constexpr int ARRAYS = decltype(arrays_placed(*static_cast<typename Program::Terms*>(nullptr)))::VALUE;
-        return Few::COUNT > 1 && ARRAYS > 1 ? 3 : 4;
-    }
+    if (LAYOUT != Layout::PACKED || !SPLAT) return 1;
+    return Few::COUNT > 1 && decltype(arrays_placed(*static_cast<typename Program::Terms*>(nullptr)))::VALUE > 1 ? 3 : 4;
 }
 template <class Program> __device__ constexpr int blocks_of_places() {
     if constexpr (STORED && LAYOUT == Layout::PACKED) {
         using Cells = typename Program::Cells;
         return decltype(arrays_placed(*static_cast<Cells*>(nullptr)))::VALUE == 1 && sizeof(Element) > 1 ? 8 : 6;
     } else {
-        return STORED ? 3 : blocks_of_few<Program>();
+        return STORED ? 3 : takes_few<Program>() ? blocks_of_few<Program>() : 1;
     }
 }
 template <class Program> __device__ constexpr int blocks_of_columns(int operands) {

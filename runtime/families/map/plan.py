@@ -117,6 +117,7 @@ class MapPlan(MapSelection[M]):
                 constants |= {"DIVISORS": 1} if self.DIVISORS else {}
             if self._few_terms:
                 constants["TERMS"] = ",".join(map(str, self._few_terms))
+                constants["TERM_INDICES"] = ",".join(map(str, self._term_indices))
             if self.FILLS:
                 constants["EXACT_FILL"] = int(self._holds_fills(types))
             source = self._sources[key] = kernel_source(

@@ -143,6 +143,14 @@ class MapSelection(PassedPlan[M]):
         return tuple(self._space.extent[axis] for axis in self._sides[1][::-1])
 
     @cached_property
+    def _term_indices(self) -> list[int]:
+        """Of the same axes, the operands that are their indices, where a dim has one axis."""
+        operands = {name: number for number, name in enumerate(self._operands)}
+        dims = [dim for dim, _ in self._sides[1][::-1]]
+        alone = (dim if dims.count(dim) == 1 else "" for dim in dims)
+        return [operands.get(f"index_{dim}", len(operands)) for dim in alone]
+
+    @cached_property
     def _space(self) -> IndexSpace:
         return IndexSpace.of(self.descriptor, self.SPACE)
 

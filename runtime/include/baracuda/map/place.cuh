@@ -253,6 +253,12 @@ template <class I, int OPERANDS, Layout LAYOUT, int N> struct Run {
 #pragma unroll
         for (int o = 0; o < OPERANDS; ++o) base[o] += by[o];
     }
+    // Makes all cells have the same place in an operand.
+    __device__ void set(int operand, I to) {
+        base[operand] = to, last_stride[operand] = 0;
+#pragma unroll
+        for (int i = 0; i < PLACES; ++i) place[i][operand] = 0;
+    }
     __device__ void reset(const Strides<OPERANDS>& stride) {
 #pragma unroll
         for (int o = 0; o < OPERANDS; ++o) {

@@ -323,7 +323,7 @@ template <class Program, class Args> __device__ void reduce_few(const Args& args
         int live[PACKS];
 #pragma unroll
         for (int k = 0; k < PACKS; ++k) {
-            live[k] = unit + k < Few::COUNT ? cells.live : 0;
+            live[k] = unit + k >= Few::COUNT ? 0 : LAYOUT == Layout::PACKED ? N : cells.live;
             run[k] = origin[0];
             Few::move(run[k], unit + k, args.inner_stride);
         }
@@ -451,15 +451,19 @@ template <auto... READS, auto... WRITES, class... Places>
 Int<sizeof...(Places)> arrays_placed(const Body<Reads<READS...>, Writes<WRITES...>, Places...>&);
 constexpr bool STORED = WALK == Walk::CELLS || WALK == Walk::COPIES;
 template <class Program> __device__ constexpr int blocks_of_few() {
-    if (LAYOUT != Layout::PACKED || !SPLAT) return 1;
-    return Few::COUNT > 1 && decltype(arrays_placed(*static_cast<typename Program::Terms*>(nullptr)))::VALUE > 1 ? 3 : 4;
+    if constexpr (!takes_few<Program>() || LAYOUT != Layout::PACKED || !SPLAT) {
+        return 1;
+    } else {
+        constexpr int ARRAYS = decltype(arrays_placed(*static_cast<typename Program::Terms*>(nullptr)))::VALUE;
+        return Few::COUNT > 1 && ARRAYS > 1 ? 3 : 4;
+    }
 }
 template <class Program> __device__ constexpr int blocks_of_places() {
     if constexpr (STORED && LAYOUT == Layout::PACKED) {
         using Cells = typename Program::Cells;
         return decltype(arrays_placed(*static_cast<Cells*>(nullptr)))::VALUE == 1 && sizeof(Element) > 1 ? 8 : 6;
     } else {
-        return STORED ? 3 : takes_few<Program>() ? blocks_of_few<Program>() : 1;
+        return STORED ? 3 : blocks_of_few<Program>();
     }
 }
 template <class Program> __device__ constexpr int blocks_of_columns(int operands) {

@@ -12,6 +12,7 @@ from ...arrays.element import ElementKind
 from ...arrays.workspace import rounded
 from ...plans.schedule import Schedule
 from ...plans.sku import VECTOR_BYTES, KernelSku
+from ...values import as_shape
 from .geometry import Axis, Cut, Group, IndexSpace, MapDescriptor
 from .lists import ListCut, Listed
 from .map_pass import MapPass
@@ -133,10 +134,13 @@ class MapSelection(PassedPlan[M]):
     def _few_terms(self) -> tuple[int, ...]:
         """The extents of the summed axes, the last first, where a thread takes all of few terms of a column; else ().
 
-        Only of what is read at computed places, whose every term takes many instructions.
+        Only of what is read at computed places, whose every term takes many instructions, and not along axes of shapes,
+        which would need too many kernels.
         """
-        cut = self._cut
+        cut, types = self._cut, self.descriptor._types
         if not self.PLACED or not isinstance(cut, Cut) or cut.walk != "columns":
+            return ()
+        if any(types.get(self.descriptor._dims[dim]) is as_shape for dim in self.SUMMED):
             return ()
         if cut.slices > 1 or cut.splits > 1 or not 0 < cut.units <= _FEW_TERMS:
             return ()

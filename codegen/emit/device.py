@@ -396,8 +396,8 @@ def _kinds(context: Context) -> Kinds:
 
 _FILTERS: tuple[Callable[..., Code | bool], ...] = (
     *(path, has, if_present, and_present, unless_absent, absent, value_type, word, stored_type, dtype),
-    *(held_type, known_type, perhaps, size_type, type_macro, const, struct, operand, operands, operand_type, cuda, start, step),
-    *(member, read, assignment, part),
+    *(held_type, known_type, size_type, type_macro, const, struct, operand, operands, operand_type, cuda, start, step),
+    *(perhaps, member, read, assignment, part),
     *(body_doc, body_struct, beside_lane, each, stored_value, outside, term, monoid),
     *(is_operand, argument, arrays, in_passes, index_numbers, keys, made_of, monoids, placed_value, walk_headers),
 )

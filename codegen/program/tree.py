@@ -150,8 +150,9 @@ def selected_terms(expr: Expr) -> tuple[Expr | None, Expr | None]:
 
 def place_of(expr: Expr) -> Expr | None:
     """Of an argmax or argmin, the place of a cell along its dims, the last of them fastest."""
-    is_place = isinstance(expr, Reduce) and expr.kind in ("argmax", "argmin")
-    return place_along(expr.dims) if is_place else None
+    if not isinstance(expr, Reduce) or expr.kind not in ("argmax", "argmin"):
+        return None
+    return place_along(expr.dims)
 
 
 def place_along(dims: Sequence[str]) -> Expr:

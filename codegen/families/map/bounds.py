@@ -47,8 +47,9 @@ def divisors(bodies: Sequence[Body]) -> frozenset[str]:
     """The fields by which bodies divide."""
     exprs = (e for exprs, _ in _scopes(bodies) for x in exprs for e in walk(x))
     by = {e.args[1] for e in exprs if isinstance(e, Call) and e.op in ("floor_divide", "remainder")}
-    scalars = {s.name for body in bodies for part in (body, *_all_placed(body)) for s in part.scalars if s.kind == "int"}
-    return frozenset(e.id for e in by if isinstance(e, Name)) & scalars - long_scalars(bodies)
+    places = (read.scalars for body in bodies for read in _all_placed(body))
+    ints = {s.name for of in (*places, *(body.scalars for body in bodies)) for s in of if s.kind == "int"}
+    return frozenset(e.id for e in by if isinstance(e, Name)) & ints - long_scalars(bodies)
 
 
 def _all_placed(of: Body | PlacedRead) -> Iterator[PlacedRead]:

@@ -134,14 +134,14 @@ def _lowered(spec: MapSpec, spec_path: str, of_kinds: Mapping[str, Pass]) -> Map
         kinds_offered=names(spec.kinds),
     )
     bounds = bounds_of(op.bodies)
-    places = {s.place for s in terms.sums if s.place is not None} - {place_along(parts.summed)} if parts.summed else set()
-    in_order = not places and not any(is_shape(dim, spec) for dim in parts.summed)
+    places = [s.place for s in terms.sums if s.place is not None]
+    in_order = all(place == place_along(parts.summed) for place in places)
     return replace(
         op,
         bounds=bounds,
         long_scalars=long_scalars(op.bodies),
         divisors=divisors(op.bodies) if bounds else frozenset(),
-        in_order=in_order,
+        in_order=in_order and not any(is_shape(dim, spec) for dim in parts.summed),
     )
 
 

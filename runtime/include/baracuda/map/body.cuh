@@ -157,9 +157,9 @@ template <class Of, int N, int PACKS> struct Packs : Of::template Held<N, PACKS>
     }
 };
 
-// What programs have if they do not say otherwise: whether they read at computed places, draw random numbers, and reduce
-// along all axes in the order in which places of extremes are counted, in
-// how many phases they reduce the columns of a product, and how many reductions there are of its rows.
+// What programs have if they do not say otherwise: whether they read at computed places, draw random numbers, and
+// reduce along all axes in the order in which places of extremes are counted, in how many phases they reduce the
+// columns of a product, and how many reductions there are of its rows.
 struct MapProgram {
     static constexpr int SINKS = 0, BANDS = 0;
     static constexpr bool PLACED = false, RANDOM = false, IN_ORDER = false;

@@ -69,7 +69,8 @@ def maker_of(plan: Any, machine: Machine) -> Maker:
 
 def _plan_for(case: Case, sku: KernelSku, machine: Machine) -> Any:
     """A plan restricted to `sku`."""
-    preference = PlanPreference(archs=frozenset({sku.arch}), schedules=frozenset({str(sku.schedule)}), tuned=False)
+    archs, schedules = frozenset({sku.arch}), frozenset({str(sku.schedule)})
+    preference = PlanPreference(archs=archs, schedules=schedules, tuned=False, **sku.asked)
     plan = case.subject.plan.select(case.descriptor, preference, device=machine.device)
     if plan.sku != sku:
         raise Unsupported(f"the arrays go to {plan.sku}")

@@ -102,7 +102,7 @@ def _plan(kind: type[Any], fields: dict[str, Any], sku: KernelSku, *, pinned: bo
         return None
     own = sku.arch.rstrip("a")
     schedules = frozenset({str(sku.schedule)}) if pinned else None
-    own_only = PlanPreference(archs=frozenset({sku.arch}), schedules=schedules)
+    own_only = PlanPreference(archs=frozenset({sku.arch}), schedules=schedules, **sku.asked)
     # Some kernels serve only callers who allow no workspace.
     preferences = own_only, replace(own_only, max_workspace_bytes=0)
     archs = [own] if sku.fits(_LEAST) else [own, _LEAST]  # not whatever this machine happens to have

@@ -100,7 +100,7 @@ def second_choice(subject: Subject, case: Mapping[str, Any], sku: KernelSku) -> 
     """The problem of `case` for a kernel that is not its first choice."""
     try:
         layout = Problem.kind_of(subject).only_layout(subject, sku)
-        problem = Problem.of(subject, case, sku.element, sku.arch, layout, str(sku.schedule))
+        problem = Problem.of(subject, case, sku.element, sku.arch, layout, str(sku.schedule), sku.asked)
     except Unsupported:
         return None
     return problem if can_be_laid_out(problem) else None
@@ -141,7 +141,8 @@ def could_serve(subject: Subject, sku: KernelSku, case: Mapping[str, Any]) -> bo
 def served(subject: Subject, case: Mapping[str, Any], sku: KernelSku) -> Problem | None:
     """The problem of `case` if its plan, restricted to the architecture of `sku`, selects `sku`."""
     try:
-        problem = Problem.of(subject, case, sku.element, sku.arch, Problem.kind_of(subject).only_layout(subject, sku))
+        layout = Problem.kind_of(subject).only_layout(subject, sku)
+        problem = Problem.of(subject, case, sku.element, sku.arch, layout, asked=sku.asked)
     except Unsupported:
         return None
     return problem if problem.plan.sku == sku and can_be_laid_out(problem) else None

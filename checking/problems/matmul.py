@@ -18,8 +18,13 @@ class MatmulProblem(MapProblem, family="matmul"):
 
     @property
     def split(self) -> float:
-        """The least TF32 number, to which the second part of a float is cut off."""
-        return 2.0**-136 if self.plan.precision_guarantee.math_precision == "tf32x3" else 0.0
+        """The least TF32 number, to which the second part of a float is cut off, or the float itself is rounded."""
+        return 2.0**-136 if self.plan.precision_guarantee.math_precision in ("tf32x3", "tf32") else 0.0
+
+    @property
+    def rounded(self) -> float:
+        """The unit roundoff of a TF32 number, where factors are rounded to one."""
+        return 2.0**-11 if self.plan.precision_guarantee.math_precision == "tf32" else 0.0
 
     @property
     def least(self) -> float:

@@ -47,16 +47,18 @@ class Problem(OfKernels):
         arch: str | None = None,
         layout: str | None = None,
         schedule: str | None = None,
+        asked: Mapping[str, Any] | None = None,
     ) -> None:
         self.subject, self.spec, self.element = subject, subject.spec, ElementKind(element)
         self.case, self.arch, self.layout, self.schedule = dict(case), arch, layout, schedule
+        self.asked = asked or {}
         self.values = subject.values(case)
         self.spec = self.spec.of_kind(self.values.get("kind"))
         self.descriptor: Any = subject.descriptor(case, element)
         self.descriptor.check()
         # By the rule, so that what is tested does not depend on what was measured somewhere.
         archs, schedules = (frozenset({wish}) if wish else None for wish in (arch, schedule))
-        preference = PlanPreference(archs=archs, schedules=schedules, tuned=False)
+        preference = PlanPreference(archs=archs, schedules=schedules, tuned=False, **self.asked)
         self.plan: Any = subject.plan.select(self.descriptor, preference, layouts=[layout] if layout else None)
         self._set_axes()
 
@@ -71,9 +73,13 @@ class Problem(OfKernels):
         arch: str | None = None,
         layout: str | None = None,
         schedule: str | None = None,
+        asked: Mapping[str, Any] | None = None,
     ) -> Problem:
-        """The problem of an op's family; only of kernels of `arch` and `schedule` and arrays of `layout`, if given."""
-        return Problem.kind_of(subject)(subject, case, element, arch, layout, schedule)
+        """The problem of an op's family; only of kernels of `arch` and `schedule` and arrays of `layout`, if given.
+
+        `asked` is what else its preference asks for.
+        """
+        return Problem.kind_of(subject)(subject, case, element, arch, layout, schedule, asked)
 
     @staticmethod
     def kind_of(subject: Subject) -> type[Problem]:
@@ -99,7 +105,7 @@ class Problem(OfKernels):
 
     def of_case(self, case: Mapping[str, Any]) -> Problem:
         """The problem of another case, for the same kernels."""
-        return Problem.of(self.subject, case, self.element, self.arch, self.layout, self.schedule)
+        return Problem.of(self.subject, case, self.element, self.arch, self.layout, self.schedule, self.asked)
 
     def packed_axis(self, name: str) -> int | None:
         """The axis along which `layout` needs a tensor's elements contiguous."""
@@ -294,6 +300,11 @@ class ProgramProblem(Problem):
     @property
     def least(self) -> float:
         """What smaller factors count as, where the terms of a sum are cut off below the largest."""
+        return 0.0
+
+    @property
+    def rounded(self) -> float:
+        """The unit roundoff of what factors of a sum of products are rounded to."""
         return 0.0
 
     def depth(self, dims: tuple[str, ...], count: int) -> float:

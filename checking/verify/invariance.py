@@ -62,7 +62,8 @@ def check_architectures(problem: Problem, archs: Collection[str], memory: Memory
     arrays, _ = with_saved(problem, problem.draw(seed=12), problem.stored_types(), problem.draw_hidden(seed=12))
     base = arrange(problem, arrays, memory).run()
     for arch in archs:
-        other, preference = copy(problem), PlanPreference(rungs=rungs, archs=frozenset({arch}))
+        other = copy(problem)
+        preference = PlanPreference(rungs=rungs, archs=frozenset({arch}), **problem.asked)
         try:
             other.plan = type(problem.plan).select(problem.descriptor, preference)
         except Unsupported:

@@ -16,6 +16,7 @@ from baracuda.runtime import (
     BufferTooSmall,
     ElementKind,
     InvalidProblem,
+    MathPrecision,
     MisalignedOperand,
     PlanPreference,
     TensorView,
@@ -315,6 +316,7 @@ def check_preferences(problem: Problem) -> None:
     plan, descriptor = type(problem.plan), problem.descriptor
     able = [v.sku for v in plan.explain(descriptor).verdicts if v.accepted and v.sku]
     stable = any("bit_stable_across_arch" in sku.precision_guarantee.rungs for sku in able)
+    rounds = any(v.sku and v.sku.asked for v in plan.explain(descriptor).verdicts)
     least = min(plan.workspace_of(descriptor, sku) for sku in able)
     frugal = plan.select(descriptor, PlanPreference(max_workspace_bytes=least))
     if frugal.workspace_bytes > least:
@@ -324,6 +326,7 @@ def check_preferences(problem: Problem) -> None:
         "archs": (PlanPreference(archs=frozenset({"sm_61"})), True),
         "rungs": (PlanPreference(rungs=frozenset({"bit_stable_across_arch"})), not stable),
         "numerics": (PlanPreference(numerics=plan.NUMERICS + 1), True),
+        "math_precision": (PlanPreference(math_precision=MathPrecision.TF32), not rounds),
     }
     for label, (preference, must_refuse) in preferences.items():
         error = _error(partial(plan.select, descriptor, preference))

@@ -118,6 +118,8 @@ def _breach(wish: PlanPreference, sku: KernelSku) -> str:
         return "has another schedule"
     if wish.numerics not in (None, promised.numerics):
         return "has another revision of numerics"
+    if wish.math_precision != promised.math_precision and (wish.math_precision or sku.asked):
+        return "has another math precision"
     return "is for sm_90a" if sku.arch == "sm_90a" and not wish.allow_sm90a else ""
 
 
@@ -156,6 +158,7 @@ def _preferences(problem: Problem) -> Iterator[PlanPreference]:
         "schedules": [frozenset({text}) for text in sorted({str(sku.schedule) for sku in skus})[:_MEASURED]],
         "tuned": [False],
         "numerics": [type(problem.plan).NUMERICS, type(problem.plan).NUMERICS + 1],
+        "math_precision": sorted({sku.precision_guarantee.math_precision for sku in skus}),
     }
     for field in fields(PlanPreference):
         yield from (PlanPreference(**{field.name: value}) for value in values[field.name])

@@ -16,7 +16,7 @@ from .evaluate import Values, wrapped
 from .ops import OPS, NumPy
 from .reductions import first_place, in_a_row, is_discrete, picked, reduce
 from .space import Space
-from .tree import Call, Cast, Const, Expr, Line, Name, Query, Read, Reduce
+from .tree import Call, Cast, Const, Expr, Line, Name, Query, Read, Reduce, is_product
 
 
 def _whole(value: Any) -> Any:
@@ -51,7 +51,8 @@ class Arithmetic:
     `depth(dims, count)` is the number of roundings the longest chain of additions makes to sum `count` terms.
     `casts` gives the unit roundoff of each element type a program casts to. `split` is what a factor of a sum of
     products may lose beside a roundoff, where it is multiplied in parts that underflow. Factors below `least` count as
-    that where the terms of a sum are cut off below the largest.
+    that where the terms of a sum are cut off below the largest. `rounded` is the unit roundoff of what factors are
+    rounded to.
     """
 
     unit_roundoff: float
@@ -60,6 +61,7 @@ class Arithmetic:
     casts: Mapping[str, float]
     split: float = 0.0
     least: float = 0.0
+    rounded: float = 0.0
 
 
 def bound(
@@ -98,11 +100,18 @@ class _Bounds:
                     return self._reduce("sum", self.read(expr.arg), dims)
                 holds = None if c.condition is None else self.read(c.condition).value
                 return self._contraction(factors, list(zip(placed, weights, strict=True)), dims, holds)
+            case Reduce(kind="sum", arg=arg, dims=dims) if is_product(expr):
+                return self._reduce("sum", self._of_rounded(self.read(arg)), dims)
             case Reduce(kind=kind, arg=arg, dims=dims):
                 return self._reduce(kind, self.read(arg), dims)
             case Read(tensor=tensor, dims=dims, places=places, outside=outside):
                 return self._read(self.names[tensor], dims, [self.read(p) for p in places], self.read(outside))
         raise AssertionError(expr)
+
+    def _of_rounded(self, terms: Bounded) -> Bounded:
+        """Products of two factors that are rounded first."""
+        twice = self.how.rounded * (2 + self.how.rounded)
+        return Bounded(terms.value, terms.error + twice * (np.abs(terms.value) + terms.error)) if twice else terms
 
     def _value(self, name: str) -> Any:
         return self.names[name].value
@@ -189,6 +198,7 @@ class _Bounds:
 
         values, sizes = [a.value, b.value], [np.abs(a.value), np.abs(b.value)]
         errors = [np.asarray(of.error, np.float64) + self.how.split for of in factors]
+        errors = [error + self.how.rounded * (size + error) for error, size in zip(errors, sizes, strict=True)]
         most = [size + self.how.least for size in sizes]
         tiny = self.how.tiny * (sums(*most) if weights else 1.0)  # of weights, times what they multiply
         for side, weight in weights:

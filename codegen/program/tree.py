@@ -148,6 +148,12 @@ def selected_terms(expr: Expr) -> tuple[Expr | None, Expr | None]:
     return None, None
 
 
+def is_product(expr: Expr) -> bool:
+    """Whether it is a sum of products."""
+    _, terms = selected_terms(expr)
+    return terms is not None and len(factors_in(terms)) > 1
+
+
 def place_of(expr: Expr) -> Expr | None:
     """Of an argmax or argmin, the place of a cell along its dims, the last of them fastest."""
     if not isinstance(expr, Reduce) or expr.kind not in ("argmax", "argmin"):

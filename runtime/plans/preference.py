@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import InvalidProblem
 from ..values import as_bool, as_int, as_names, kind_of, one_line, short_repr, some_of, text_of
-from .sku import RUNGS, BackendKind, KernelSku, parse_schedule
+from .sku import RUNGS, BackendKind, KernelSku, MathPrecision, parse_schedule
 
 _ARCH = re.compile(r"sm_[0-9]{1,4}a?")
 
@@ -19,7 +19,8 @@ _ARCH = re.compile(r"sm_[0-9]{1,4}a?")
 class PlanPreference:
     """`rungs` are fields of PrecisionGuarantee that must hold; `archs` are the allowed SKU architectures (None: any);
     `schedules` are the allowed schedules or tiles as they print (None: any); `numerics` is the only allowed revision of
-    the bits that kernels compute (None: any).
+    the bits that kernels compute (None: any); `math_precision` is the only one allowed (None: any but `tf32`, which
+    must be asked for).
 
     `archs`, `schedules` or `tuned=False` disable measured choices.
     """
@@ -32,6 +33,7 @@ class PlanPreference:
     schedules: frozenset[str] | None = None
     tuned: bool = True
     numerics: int | None = None
+    math_precision: MathPrecision | str | None = None
 
     def __post_init__(self) -> None:
         for name, convert in _TYPES.items():
@@ -58,6 +60,8 @@ class PlanPreference:
             return f"does not promise {', '.join(sorted(missing))}"
         if self.numerics not in (None, revision := sku.precision_guarantee.numerics):
             return f"computes bits of revision {revision}, numerics allows {self.numerics} only"
+        if reason := self._refuses_math(sku):
+            return reason
         if not self.allow_sm90a and sku.arch == "sm_90a":
             return "is for sm_90a, allow_sm90a is False"
         if self.archs is not None and sku.arch not in self.archs:
@@ -66,6 +70,14 @@ class PlanPreference:
             return f"has schedule {sku.schedule}, schedules allows {some_of(self.schedules)}"
         if self.max_workspace_bytes < sys.maxsize and (needed := workspace()) > self.max_workspace_bytes:
             return f"needs a workspace of {needed} bytes, max_workspace_bytes is {self.max_workspace_bytes}"
+        return None
+
+    def _refuses_math(self, sku: KernelSku) -> str | None:
+        math, asked = sku.precision_guarantee.math_precision, self.math_precision
+        if asked is None and "math_precision" in sku.asked:
+            return f"rounds factors to {math}, which math_precision must ask for"
+        if asked not in (None, math):
+            return f"multiplies factors as {math}, math_precision allows {asked} only"
         return None
 
     @classmethod
@@ -96,6 +108,14 @@ def _backend(name: str, value: object) -> BackendKind:
         raise InvalidProblem(f"unknown {name} {short_repr(value)}; known are {names}, or None for any") from None
 
 
+def _math(name: str, value: object) -> MathPrecision:
+    try:
+        return MathPrecision(text_of(value) or "")
+    except ValueError:
+        names = ", ".join(MathPrecision)
+        raise InvalidProblem(f"unknown {name} {short_repr(value)}; known are {names}, or None") from None
+
+
 def _bytes(name: str, value: object) -> int:
     if (count := as_int(name, value)) < 0:
         raise InvalidProblem(f"{name!r} must be at least 0, got {count}")
@@ -117,6 +137,7 @@ _TYPES: dict[str, Callable[[str, Any], Any]] = {
     "schedules": as_names,
     "tuned": as_bool,
     "numerics": _numerics,
+    "math_precision": _math,
 }
 _ALWAYS = ("max_workspace_bytes", "allow_sm90a", "rungs", "tuned")  # the others may be None
 DEFAULT = PlanPreference()

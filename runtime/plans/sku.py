@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
+from typing import Any
 
 from ..arrays.element import ElementKind
 from ..errors import InvalidProblem, Unsupported
@@ -30,13 +31,15 @@ class BackendKind(StrEnum):
 class MathPrecision(StrEnum):
     """The type that factors are rounded to before they are multiplied; compares equal to the tag of its element type.
 
-    `tf32x3`: each factor is the sum of two TF32 numbers, and of their four products the smallest is left out. `f8` and
-    `i8`: factors are of 8 bits, floats or whole numbers, and as they are.
+    `tf32x3`: each factor is the sum of two TF32 numbers, and of their four products the smallest is left out. `tf32`:
+    each is one TF32 number, which has 11 bits, only where a caller asks for it. `f8` and `i8`: factors are of 8 bits,
+    floats or whole numbers, and as they are.
     """
 
     F16 = "f16"
     BF16 = "bf16"
     TF32X3 = "tf32x3"
+    TF32 = "tf32"
     F32 = "f32"
     F64 = "f64"
     I64 = "i64"
@@ -214,6 +217,12 @@ class KernelSku:
         """The entry point's name in the generated source, or the prefix of its entry points' names."""
         arch = "" if self.arch == "sm_80" else f"{self.arch}_"
         return f"{self.op}_{arch}{self.element}_{self.schedule.tag}"
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """The fields of a preference that must ask for this kernel, which guarantees less than others of its op."""
+        math = self.precision_guarantee.math_precision
+        return {"math_precision": math} if math == MathPrecision.TF32 else {}
 
     def __str__(self) -> str:
         parts = (getattr(self, name) for name in _PARTS)

@@ -24,7 +24,7 @@ from ..map.passed import DeclaredPass, PassedPlan
 from ..map.plan import MapPlan
 from .made import MadePlan
 from .matmul_pass import MadePass, MatmulPass
-from .schedules import FLOATS_OF_A_BYTE, PANEL, PORTABLE, Sizes, copying, shared_bytes
+from .schedules import FLOATS_OF_A_BYTE, PANEL, PORTABLE, ROUNDED, Sizes, copying, shared_bytes
 from .selection import MatmulSelection
 from .variants import LAYOUTS, Layout, Variant, whole
 
@@ -148,7 +148,7 @@ class MatmulPlan(MatmulSelection[M]):
             assert isinstance(self.sku.schedule, Schedule)
             return copying(self.sku.schedule)
         own = variant.tma or not self._has_tma
-        schedule = self.sku.schedule if own else Schedule.parse(PORTABLE[self.multiplied(self.element)[0]])
+        schedule = self.sku.schedule if own else Schedule.parse(PORTABLE[self.tag_of(self.sku)])
         assert isinstance(schedule, Schedule)
         return schedule
 
@@ -166,6 +166,7 @@ class MatmulPlan(MatmulSelection[M]):
                     "TMA": int(variant.tma),
                     **({"COPIED": 1} if variant.copied else {}),
                     **({"FACTOR_BYTES": 1} if self._itemsize == 1 else {}),
+                    **({"ROUNDED": 1} if self.tag_of(self.sku) == ROUNDED else {}),
                     "STAGED": int(variant.staged),
                     "LEFT_SIDE": int(layout.left_side),
                     "RIGHT_SIDE": int(layout.right_side),

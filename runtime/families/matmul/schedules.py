@@ -13,6 +13,7 @@ from ...plans.schedule import Schedule
 # Types of factors, of which both of a product are of one kind: two of bytes may differ.
 FLOATS_OF_A_BYTE, WHOLE_OF_A_BYTE = ("f8e4m3", "f8e5m2"), ("i8", "u8")
 BYTES = (*FLOATS_OF_A_BYTE, *WHOLE_OF_A_BYTE)
+ROUNDED = "tf32"  # of f32 factors that are one TF32 number each
 _STRAIGHT = ("f16", "bf16", *WHOLE_OF_A_BYTE)
 _ANY = (*_STRAIGHT, *FLOATS_OF_A_BYTE)  # whose sums are made in parts, which take registers of their own
 # A tile that threads can copy factors to: for blocks of a cluster they cannot.
@@ -35,6 +36,7 @@ SCHEDULES = (
     ("sm_80", ("f16", "bf16"), "t256.block_m128.block_n128.block_k32.stages4.across4"),
     ("sm_80", BYTES, "t256.block_m128.block_n128.block_k64.stages4.across4"),
     ("sm_80", ("f32",), "t256.block_m128.block_n64.block_k16.stages3.across2"),
+    ("sm_80", (ROUNDED,), "t256.block_m128.block_n128.block_k32.stages3.across4"),
     ("sm_80", ("f64",), "t256.block_m64.block_n64.block_k16.stages3.across2"),
 )
 # Of products that make a factor while they run, by tables or by zero points and scales: rows of a tile, how much of the
@@ -52,9 +54,12 @@ MADE = (
         "t384.tokens64.block_k256.stages4.loaders2",
     ),
 )
-# Of several passes: how those that are no products cut up their work, and whether products take warpgroups.
-OF_PASSES = (("sm_90a", "t256.packs4.blocks1056.wgmma1"), ("sm_80", "t256.packs4.blocks1056.wgmma0"))
-MULTIPLIED = {arch: {tag for of, tags, _ in SCHEDULES for tag in tags if of == arch} for arch, _ in OF_PASSES}
+# Of several passes: how those that are no products cut up their work, and whether products take warpgroups, or round.
+OF_PASSES = (
+    ("sm_90a", _ANY, "t256.packs4.blocks1056.wgmma1"),
+    ("sm_80", (*_ANY, "f32", "f64"), "t256.packs4.blocks1056.wgmma0"),
+    ("sm_80", (ROUNDED,), "t256.packs4.blocks1056.wgmma0.rounded1"),
+)
 PORTABLE = {tag: text for arch, tags, text in SCHEDULES for tag in tags if arch == "sm_80"}
 
 PART, BAND = 64, 16  # columns and rows that a kernel reduces at once

@@ -25,9 +25,9 @@ from .schedules import (
     BAND,
     BYTES,
     FLOATS_OF_A_BYTE,
-    MULTIPLIED,
     OF_PASSES,
     PART,
+    ROUNDED,
     SCHEDULES,
     WHOLE_OF_A_BYTE,
     Sizes,
@@ -126,6 +126,21 @@ class MatmulSelection(PassedPlan[M]):
         return _FLOATS_OF_A_BYTE[arch] if kind in FLOATS_OF_A_BYTE else _MATH[kind]
 
     @classmethod
+    def math_among(cls, tags: Collection[str], element: ElementKind, arch: str) -> str | None:
+        """What a schedule of these factors multiplies as; None if it does not multiply the op's."""
+        kinds = cls.multiplied(element)
+        if ROUNDED in tags:
+            return ROUNDED if {*kinds} == {ElementKind.F32} else None
+        return cls.math_of(element, arch) if all(kind in tags for kind in kinds) else None
+
+    @classmethod
+    def tag_of(cls, sku: KernelSku) -> str:
+        """The factors of a kernel, as schedules have them."""
+        kind, *_ = cls.multiplied(sku.element)
+        is_rounded = sku.precision_guarantee.math_precision == ROUNDED and kind == ElementKind.F32
+        return ROUNDED if is_rounded else kind
+
+    @classmethod
     def of_pass(cls, plan: type[Any], declared: MatmulPass) -> dict[str, Any]:
         """Where its arrays lie, and what it sums over."""
         axes = {name: plan.AXES[name] for name in (*declared.reads, *declared.writes)}
@@ -145,7 +160,7 @@ class MatmulSelection(PassedPlan[M]):
     def within(cls, descriptor: M, row: Registered, layouts: frozenset[str]) -> tuple[Registered, frozenset[str]]:
         """The row with the schedule that takes the least time by the model, and what of the layouts products have."""
         row, layouts = super().within(descriptor, row, layouts)
-        tag, *_ = cls.multiplied(row.sku.element)
+        tag = cls.tag_of(row.sku)
         known = [Schedule.parse(text) for arch, tags, text in cls.schedules() if arch == row.sku.arch and tag in tags]
         portable = row.sku.arch == "sm_80"
         best = known[0] if portable else min(known, key=cls._seconds(descriptor))
@@ -280,7 +295,8 @@ class MatmulSelection(PassedPlan[M]):
     def depth_of(self, dims: Collection[str], count: int) -> float:
         """The error of a sum of `count` products in roundoffs of the accumulator.
 
-        An instruction adds 16 products of halves and truncates; f32 takes three products of tf32, f64 rounds each term.
+        An instruction adds 16 products of halves, or 8 of tf32, and truncates; f32 takes three of tf32, if it is not
+        rounded to that; f64 rounds each term.
         One of 8-bit floats cuts 32 products and the sum off 13 bits below the largest, and what that gives to 14 bits;
         sums of 128 products are rounded to f32, as are those that have weights everywhere.
         """
@@ -293,6 +309,8 @@ class MatmulSelection(PassedPlan[M]):
             return count + 4
         if self.WEIGHTS:
             return min(count, _PART) / 4 + 8 + -(-count // _PART)
+        if self.tag_of(self.sku) == ROUNDED:
+            return count / 2 + 8
         return count + 12 if self.element == ElementKind.F32 else count / 4 + 8
 
     def _depths_in_parts(self, dims: Collection[str], count: int) -> Iterator[float]:
@@ -314,13 +332,12 @@ def matmul_kernels(
 ) -> Iterator[Registered]:
     """A row of the kernel table for each of the family's schedules and each of the op's element types.
 
-    Of several passes there is one for each architecture, whose products choose among the schedules for themselves.
+    Of several passes there is one for each architecture, and one that rounds, whose products choose among the schedules for themselves.
     `inline` is the text of the kernels, where there is no file of it.
     """
     source = plan.source_file(inline, contraction, flush_subnormals)
-    of_passes = [(arch, MULTIPLIED[arch], text) for arch, text in OF_PASSES]
-    for arch, tags, text in of_passes if plan.PASSES else plan.schedules():
+    for arch, tags, text in OF_PASSES if plan.PASSES else plan.schedules():
         for element in map(ElementKind, sorted(plan.DESCRIPTOR._elements, key=_ORDER.index)):
-            if all(kind in tags for kind in plan.multiplied(element)):
-                guarantee = plan.promised_of(element, plan.math_of(element, arch))
+            if math := plan.math_among(tags, element, arch):
+                guarantee = plan.promised_of(element, math)
                 yield Registered(plan.sku_of(element, arch, guarantee, Schedule.parse(text)), source)

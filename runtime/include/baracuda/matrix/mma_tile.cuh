@@ -176,31 +176,48 @@ template <> struct Mma<bf16> : MmaHalf<bf16> {
 
 // A float is split into the nearest tf32 and a remainder, truncated to tf32 by the instruction; of the four products
 // the smallest is left out. The error of a product is then a few units in the last place of float. NaN stays in the
-// remainder; an operand that is infinite, or nearly, gives NaN. The instruction's k-th places t and t + 4 hold columns
-// 2 t and 2 t + 1 in both operands, so that neighbours are loaded together, and sums are operands as they are.
-template <> struct Mma<float> : MmaLane {
+// remainder; an operand that is infinite, or nearly, gives NaN.
+struct SplitFloats {
+    unsigned big[4], small[4];
+    __device__ void set(int i, float value) {
+        big[i] = (__float_as_uint(value) + 0x1000) & 0xffffe000u;
+        small[i] = __float_as_uint(value - __uint_as_float(big[i]));
+    }
+    __device__ static void multiply(float* sum, float* beside, const SplitFloats& a, const SplitFloats& b) {
+        mma_m16n8k8_tf32(sum, a.small, b.big);
+        mma_m16n8k8_tf32(beside, a.small, b.big + 2);
+        mma_m16n8k8_tf32(sum, a.big, b.small);
+        mma_m16n8k8_tf32(beside, a.big, b.small + 2);
+        mma_m16n8k8_tf32(sum, a.big, b.big);
+        mma_m16n8k8_tf32(beside, a.big, b.big + 2);
+    }
+};
+// A float is rounded to the nearest tf32; what is nearly infinite becomes infinite.
+struct RoundedFloats {
+    unsigned word[4];
+    __device__ void set(int i, float value) { word[i] = cvt_rna_tf32_f32(value); }
+    __device__ static void multiply(float* sum, float* beside, const RoundedFloats& a, const RoundedFloats& b) {
+        mma_m16n8k8_tf32(sum, a.word, b.word);
+        mma_m16n8k8_tf32(beside, a.word, b.word + 2);
+    }
+};
+// The instruction's k-th places t and t + 4 hold columns 2 t and 2 t + 1 in both operands, so that neighbours are loaded
+// together, and sums are operands as they are.
+template <class Floats> struct MmaFloat : MmaLane {
     static constexpr int ROWS = 16, DEPTH = 8, VALUES = 4;
-    struct Left {
-        unsigned big[4], small[4];
-    };
-    struct Right {
-        unsigned big[4], small[4];
-    };
+    using Left = Floats;
+    using Right = Floats;
     using Number = float;
     struct Sum {
         float value[4];
     };
 
-    __device__ static void split(float value, unsigned& big, unsigned& small) {
-        big = (__float_as_uint(value) + 0x1000) & 0xffffe000u;
-        small = __float_as_uint(value - __uint_as_float(big));
-    }
-    template <class Fragment> __device__ static Fragment split(float x0, float x1, float x2, float x3) {
-        Fragment f;
-        split(x0, f.big[0], f.small[0]);
-        split(x1, f.big[1], f.small[1]);
-        split(x2, f.big[2], f.small[2]);
-        split(x3, f.big[3], f.small[3]);
+    __device__ static Floats operand(float x0, float x1, float x2, float x3) {
+        Floats f;
+        f.set(0, x0);
+        f.set(1, x1);
+        f.set(2, x2);
+        f.set(3, x3);
         return f;
     }
     template <class Tile> __device__ static Pack<float, 2> pair(const Tile& tile, int row, int col, int lane) {
@@ -214,36 +231,32 @@ template <> struct Mma<float> : MmaLane {
     template <class Tile>
     __device__ static Left left(const Tile& tile, int m, int k, int lane = MmaLane::lane()) {
         const Pack<float, 2> top = pair(tile, m, k, lane), low = pair(tile, m + 8, k, lane);
-        return split<Left>(top.lane[0], low.lane[0], top.lane[1], low.lane[1]);
+        return operand(top.lane[0], low.lane[0], top.lane[1], low.lane[1]);
     }
     template <class Tile>
     __device__ static Left left_transposed(const Tile& tile, int m, int k, int lane = MmaLane::lane()) {
-        return split<Left>(one(tile, k, 0, m, lane), one(tile, k, 0, m + 8, lane),  //
+        return operand(one(tile, k, 0, m, lane), one(tile, k, 0, m + 8, lane),  //
                            one(tile, k, 1, m, lane), one(tile, k, 1, m + 8, lane));
     }
     template <class Tile>
     __device__ static Right right(const Tile& tile, int k, int n, int lane = MmaLane::lane()) {
-        return split<Right>(one(tile, k, 0, n, lane), one(tile, k, 1, n, lane),  //
+        return operand(one(tile, k, 0, n, lane), one(tile, k, 1, n, lane),  //
                             one(tile, k, 0, n + 8, lane), one(tile, k, 1, n + 8, lane));
     }
     template <class Tile>
     __device__ static Right right_transposed(const Tile& tile, int k, int n, int lane = MmaLane::lane()) {
         const Pack<float, 2> first = pair(tile, n, k, lane), second = pair(tile, n + 8, k, lane);
-        return split<Right>(first.lane[0], first.lane[1], second.lane[0], second.lane[1]);
+        return operand(first.lane[0], first.lane[1], second.lane[0], second.lane[1]);
     }
     __device__ static Left left_of(const Sum* sums) {
         const float* x = sums->value;
-        return split<Left>(x[0], x[2], x[1], x[3]);
+        return operand(x[0], x[2], x[1], x[3]);
     }
-    __device__ static void multiply(Sum* sums, const Left& a, const Right& b) {
-        mma_m16n8k8_tf32(sums[0].value, a.small, b.big);
-        mma_m16n8k8_tf32(sums[1].value, a.small, b.big + 2);
-        mma_m16n8k8_tf32(sums[0].value, a.big, b.small);
-        mma_m16n8k8_tf32(sums[1].value, a.big, b.small + 2);
-        mma_m16n8k8_tf32(sums[0].value, a.big, b.big);
-        mma_m16n8k8_tf32(sums[1].value, a.big, b.big + 2);
+    __device__ static void multiply(Sum* sums, const Floats& a, const Floats& b) {
+        Floats::multiply(sums[0].value, sums[1].value, a, b);
     }
 };
+template <> struct Mma<float> : MmaFloat<SplitFloats> {};
 
 // How doubles are loaded: neighbouring columns t and t + 1 of a depth of 8 go to one lane.
 struct MmaDouble : MmaLane {

@@ -1,5 +1,5 @@
-// Matrix products by mma.sync, for halves, float (as three tf32 products), double and 8-bit factors alike, from sm_80
-// on.
+// Matrix products by mma.sync, for halves, float (as three tf32 products, or ROUNDED to one), double and 8-bit factors
+// alike, from sm_80 on.
 //
 // block -> tiles of the result, one after the other; warp -> a part of the tile, in registers
 //
@@ -45,6 +45,9 @@ template <typename T, bool SIDE, int SIDES, int DEPTH> struct Factor {
 template <typename L, typename R, bool WHOLE, bool BYTES = sizeof(L) == 1> struct MmaOf : MmaFor<L, WHOLE> {};
 template <typename L, typename R, bool WHOLE> struct MmaOf<L, R, WHOLE, true> {
     using type = MmaBytes<L, R>;
+};
+template <bool WHOLE> struct MmaOf<float, float, WHOLE, false> {
+    using type = MmaFloat<typename Choice<ROUNDED, RoundedFloats, SplitFloats>::type>;
 };
 
 template <class Program> struct ProductTile {
@@ -180,7 +183,7 @@ template <class Program> struct ProductTile {
                                                      long long column) {
         if constexpr (WEIGHTED) return sum;
         if constexpr (sizeof(T) == 1) return Multiply::unscaled(sum);
-        if constexpr (sizeof(T) == 4) {
+        if constexpr (sizeof(T) == 4 && !ROUNDED) {
             if (sum - sum != 0.0f) {
                 sum = 0.0f;
                 for (long long k = 0; k < left.depth; ++k) sum = math::fma(*left.at(row, k), *right.at(column, k), sum);

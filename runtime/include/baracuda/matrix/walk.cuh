@@ -44,6 +44,11 @@ constexpr unsigned long long OF_ROWS = 0, OF_COLUMNS = 0;
 __device__ constexpr bool is_of_rows(int operand) { return OF_ROWS >> operand & 1; }
 __device__ constexpr bool is_of_columns(int operand) { return OF_COLUMNS >> operand & 1; }
 __device__ constexpr bool is_vector(int operand) { return is_of_rows(operand) || is_of_columns(operand); }
+#ifdef BARACUDA_ROUNDED  // floats, to tf32 before they are multiplied
+constexpr bool ROUNDED = true;
+#else
+constexpr bool ROUNDED = false;
+#endif
 constexpr bool LEFT_SIDE = BARACUDA_LEFT_SIDE, RIGHT_SIDE = BARACUDA_RIGHT_SIDE, STRIDED = BARACUDA_STRIDED;
 
 // What the arguments of a kernel begin with.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,7 +16,9 @@ from .memory import empty, fitting, order_of
 from .signature import Signature
 
 _REMEMBERED = 1024  # calls of which an op keeps the plan
-_DETERMINISTIC = rt.PlanPreference(rungs=frozenset({"deterministic"}))
+_ANY = rt.PlanPreference()
+_DETERMINISTIC = frozenset({"deterministic"})
+_asked: set[rt.MathPrecision] = set()  # the math precisions that ops take where they have kernels of them
 _ABSENT = (0,)  # torch has no output that may be absent
 
 Spec = tuple[Sequence[Any], Any, bool]  # of an output: shape, dtype, and whether it is wanted
@@ -29,6 +31,11 @@ class Prepared:
     plan: Any
     outputs: tuple[Spec, ...]
     workspace_bytes: int
+
+
+def use_tf32(mode: bool) -> None:
+    """Let matrix products of f32, and their gradients, round factors to TF32, in all threads; or no more."""
+    (_asked.add if mode else _asked.discard)(rt.MathPrecision.TF32)
 
 
 class Op:
@@ -96,7 +103,7 @@ class Op:
     def _plan(self, tensors: Sequence[Any], keywords: plain.Keywords, device: Any) -> Prepared:
         tensor_types = [None if t is None else (t.shape, t.dtype) for t in tensors]
         values = [(k, tuple(v) if type(v) is list else v) for k, v in keywords.items()]
-        key = (device, torch.get_deterministic_debug_mode(), *tensor_types, *values)
+        key = (device, torch.get_deterministic_debug_mode(), *_asked, *tensor_types, *values)
         prepared = self._prepared.get(key)
         if prepared is None:
             if len(self._prepared) >= _REMEMBERED:
@@ -113,16 +120,21 @@ class Op:
         return Prepared(plan, tuple(self._specs(descriptor, keywords)), plan.workspace_bytes)
 
     def _selected(self, descriptor: Any, device: str) -> rt.Plan[Any]:
-        plan = self.signature.plan
+        plan, wished = self.signature.plan, self._wished(descriptor)
         if not torch.are_deterministic_algorithms_enabled():
-            return plan.select(descriptor, device=device)
+            return plan.select(descriptor, wished, device=device)
         try:
-            return plan.select(descriptor, _DETERMINISTIC, device=device)
+            return plan.select(descriptor, replace(wished, rungs=_DETERMINISTIC), device=device)
         except rt.Unsupported as error:
             if not torch.is_deterministic_algorithms_warn_only_enabled():
                 raise
             warnings.warn(f"{self.signature.name} is not deterministic: {error}", stacklevel=2)
-            return plan.select(descriptor, device=device)
+            return plan.select(descriptor, wished, device=device)
+
+    def _wished(self, descriptor: Any) -> rt.PlanPreference:
+        """What was asked for that some kernel of the op does."""
+        maths = {row.sku.precision_guarantee.math_precision for row in self.signature.plan.kernels(descriptor.element)}
+        return rt.PlanPreference(math_precision=min(_asked & maths)) if _asked & maths else _ANY
 
 
 def result_of(outputs: Sequence[Any]) -> Any:

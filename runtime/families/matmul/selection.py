@@ -332,7 +332,8 @@ def matmul_kernels(
 ) -> Iterator[Registered]:
     """A row of the kernel table for each of the family's schedules and each of the op's element types.
 
-    Of several passes there is one for each architecture, and one that rounds, whose products choose among the schedules for themselves.
+    Of several passes there is one for each architecture, and one that rounds, whose products choose among the schedules
+    for themselves.
     `inline` is the text of the kernels, where there is no file of it.
     """
     source = plan.source_file(inline, contraction, flush_subnormals)

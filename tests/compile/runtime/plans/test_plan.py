@@ -74,6 +74,19 @@ def test_math_precision_is_what_factors_are_rounded_to(op: str, tiled: dict[str,
         assert f"/{expected[sku.element]}.{sku.element.row.acc}." in str(sku)
 
 
+@pytest.mark.parametrize("op", ["dense_gemm", "linear", "linear_backward", "nf4_linear"])
+def test_factors_are_rounded_to_tf32_only_where_asked(op: str) -> None:
+    skus = [row.sku for row in REGISTRY.candidates(op, "f32")]
+    whole, rounded = (next(s for s in skus if s.precision_guarantee.math_precision == m) for m in ("tf32x3", "tf32"))
+    asked = rt.PlanPreference(math_precision="tf32")
+    assert asked.refuses(rounded, lambda: 0) is None
+    assert asked.refuses(whole, lambda: 0) == "multiplies factors as tf32x3, math_precision allows tf32 only"
+    assert rt.PlanPreference().refuses(whole, lambda: 0) is None
+    pinned = {"archs": frozenset({rounded.arch}), "schedules": frozenset({str(rounded.schedule)})}
+    for unasked in (rt.PlanPreference(), rt.PlanPreference(**pinned)):
+        assert unasked.refuses(rounded, lambda: 0) == "rounds factors to tf32, which math_precision must ask for"
+
+
 _SIDEWAYS = "normalization/rms_norm/sideways/f32/sm_80/bespoke/f32.f32.----/row1x1x1b1/-/-/-"
 
 

@@ -78,3 +78,24 @@ def test_an_infinite_float_is_no_nan() -> None:
     assert np.isnan(y[1, 2]).all()
     assert np.isfinite(np.delete(y[0], 3, axis=0)).all()
     assert np.isfinite(np.delete(y[1], 2, axis=0)).all()
+
+
+def test_rounded_floats_have_the_same_bits_alone_and_in_any_layout() -> None:
+    a, b = factors(np.float32)
+    asked = PlanPreference(math_precision="tf32")
+    whole, schedule = product(a, b, preference=asked)
+    row, _ = product(a[:, 17:18], b, m=1, preference=asked)
+    assert row.tobytes() == whole[:, 17:18].tobytes()
+    turned = [np.ascontiguousarray(x.swapaxes(1, 2)).swapaxes(1, 2) for x in (a, b)]
+    y, same = product(*turned, preference=asked)
+    assert (y.tobytes(), same) == (whole.tobytes(), schedule)
+
+
+def test_floats_are_rounded_to_the_nearest_tf32_and_ties_away_from_zero() -> None:
+    ties = np.float32([1 + 2.0**-11, -1 - 2.0**-11, 1 + 2.0**-11 - 2.0**-23, np.finfo(np.float32).max])
+    a, b = np.zeros((2, 40, 200), np.float32), np.zeros((2, 200, 136), np.float32)
+    a[0, :4, 0], b[0, 0, 0] = ties, 1
+    y, _ = product(a, b, preference=PlanPreference(math_precision="tf32"))
+    assert y[0, :4, 0].tolist() == [1 + 2.0**-10, -1 - 2.0**-10, 1, np.inf]
+    y, _ = product(a, b)
+    assert y[0, :3, 0].tolist() == ties[:3].tolist()

@@ -261,6 +261,7 @@ _BAD_PREFERENCES: list[tuple[str, Any, str]] = [
     ("schedules", (), "schedules names none, and so allows no kernel; pass None for any"),
     ("numerics", 0, "'numerics' must be at least 1, got 0"),
     ("numerics", "2", "'numerics' must be an int, got '2'"),
+    ("math_precision", "tf19", "unknown math_precision 'tf19'; known are f16, bf16, tf32x3, tf32, f32"),
     ("tuned", "no", "'tuned' must be True or False, got 'no'"),
 ]
 

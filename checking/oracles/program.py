@@ -318,7 +318,8 @@ def tolerances(problem: ProgramProblem, arrays: Mapping[str, Bounded], types: Ma
     casts = {"T": element.row.unit_roundoff, "acc": acc.unit_roundoff}
     casts |= {k: ElementKind(k).row.unit_roundoff for k in ("f16", "bf16", "f32", "f64")}
     tiny = smallest(acc) if spec.precision.subnormals == "keep" else acc.smallest_normal
-    arithmetic = Arithmetic(acc.unit_roundoff, tiny, problem.depth, casts, problem.split, problem.least, problem.rounded)
+    of_factors = problem.split, problem.least, problem.rounded
+    arithmetic = Arithmetic(acc.unit_roundoff, tiny, problem.depth, casts, *of_factors)
     bounds = bound(_program(spec), inputs, problem.space, arithmetic)
     declared = {name: spec.bound_of(name, element) for name in spec.outputs}
     noise = _noise(problem, environment)

@@ -201,8 +201,8 @@ struct RoundedFloats {
         mma_m16n8k8_tf32(beside, a.word, b.word + 2);
     }
 };
-// The instruction's k-th places t and t + 4 hold columns 2 t and 2 t + 1 in both operands, so that neighbours are loaded
-// together, and sums are operands as they are.
+// The instruction's k-th places t and t + 4 hold columns 2 t and 2 t + 1 in both operands, so that neighbours are
+// loaded together, and sums are operands as they are.
 template <class Floats> struct MmaFloat : MmaLane {
     static constexpr int ROWS = 16, DEPTH = 8, VALUES = 4;
     using Left = Floats;
@@ -236,12 +236,12 @@ template <class Floats> struct MmaFloat : MmaLane {
     template <class Tile>
     __device__ static Left left_transposed(const Tile& tile, int m, int k, int lane = MmaLane::lane()) {
         return operand(one(tile, k, 0, m, lane), one(tile, k, 0, m + 8, lane),  //
-                           one(tile, k, 1, m, lane), one(tile, k, 1, m + 8, lane));
+                       one(tile, k, 1, m, lane), one(tile, k, 1, m + 8, lane));
     }
     template <class Tile>
     __device__ static Right right(const Tile& tile, int k, int n, int lane = MmaLane::lane()) {
         return operand(one(tile, k, 0, n, lane), one(tile, k, 1, n, lane),  //
-                            one(tile, k, 0, n + 8, lane), one(tile, k, 1, n + 8, lane));
+                       one(tile, k, 0, n + 8, lane), one(tile, k, 1, n + 8, lane));
     }
     template <class Tile>
     __device__ static Right right_transposed(const Tile& tile, int k, int n, int lane = MmaLane::lane()) {

@@ -48,7 +48,7 @@ def golden_of(subject: Subject, memory: Memory, arch: str, but: Collection[str] 
 def _computed(problem: Problem, memory: Memory) -> Golden:
     inputs = draw(problem)
     outputs = arrange(problem, inputs, memory).run()
-    promises = problem.plan.PROMISES
+    promises = problem.plan.promises
     stable = {name for name, rungs in promises.items() if STABLE in rungs}
     promised = {argument for argument, name in problem.results.items() if stable & {argument, name}}
     return Golden(

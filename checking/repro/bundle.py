@@ -77,7 +77,8 @@ class Bundle:
             raise InvalidProblem(f"is of {facts['descriptor']}, which is {problem.descriptor} here")
         archs = facts["archs"] and frozenset(facts["archs"])
         layouts = facts["layout"] and [facts["layout"]]
-        preference = PlanPreference(archs=archs, tuned=facts["tuned"], math_precision=facts["math_precision"])
+        asked = {"math_precision": facts["math_precision"], "waives": frozenset(facts["waives"])}
+        preference = PlanPreference(archs=archs, tuned=facts["tuned"], **asked)
         problem.plan = subject.plan.select(problem.descriptor, preference, device=device, layouts=layouts)
         check_fits(problem, facts, self.numbers)
         choice = {name: ElementKind(kind) for name, kind in facts["choice"].items()}
@@ -155,6 +156,7 @@ def _packed(trial: Trial, saw: str, memory: Memory, origin: Mapping[str, Any]) -
         "archs": preference.archs and sorted(preference.archs),
         "tuned": preference.tuned,
         "math_precision": preference.math_precision,
+        "waives": sorted(preference.waives),
         "choice": trial.choice,
         **{name: getattr(trial, name) for name in _HOW},
         "device": _device_of(memory),

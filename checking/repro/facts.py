@@ -39,6 +39,7 @@ class Facts(BaseModel):
     archs: Annotated[list[Word], Field(max_length=64)] | None
     tuned: bool
     math_precision: Word | None = None
+    waives: Annotated[list[Name], Field(max_length=64)] = []
     choice: Numbers
     patterns: Annotated[dict[Name, Literal[tuple(PATTERNS)]], Field(max_length=200)]  # type: ignore[valid-type]
     broadcast: Annotated[dict[Name, Annotated[int, Field(ge=0, lt=64)]], Field(max_length=200)]

@@ -142,7 +142,7 @@ def _repeat(arranged: Arranged, times: int) -> None:
 
 
 def _deterministic(plan: Any, *names: str) -> bool:
-    return any("deterministic" in plan.PROMISES.get(name, ()) for name in names)
+    return any("deterministic" in plan.promises.get(name, ()) for name in names)
 
 
 def _poisoned(arranged: Arranged, name: str) -> Any:

@@ -31,7 +31,7 @@ def compared(
 
 def promised_by(problem: Problem, rung: str) -> set[str]:
     """The written arguments whose outputs have a promise."""
-    names = {name for name, rungs in problem.plan.PROMISES.items() if rung in rungs}
+    names = {name for name, rungs in problem.plan.promises.items() if rung in rungs}
     return {argument for argument, name in problem.results.items() if names & {argument, name}}
 
 

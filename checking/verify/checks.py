@@ -183,7 +183,7 @@ def check_agreement(problem: Problem, memory: Memory, other: Memory, seed: int =
     types = problem.stored_types()
     arrays, exact = with_saved(problem, problem.draw(style, seed), types, problem.draw_hidden(style, seed))
     first, second = (arrange(problem, arrays, m, patterns=patterns).run() for m in (memory, other))
-    promised = {n for n, rungs in problem.plan.PROMISES.items() if "bit_stable_across_arch" in rungs}
+    promised = {n for n, rungs in problem.plan.promises.items() if "bit_stable_across_arch" in rungs}
     comparable = {n: a for n, a in first.items() if n in promised}
     require_same(problem, comparable, second, promised, f"{other.name} instead of {memory.name}")
     for device, outputs in ((memory.name, first), (other.name, second)) if comparable.keys() != first.keys() else ():

@@ -45,7 +45,7 @@ def check_gpu_code(problem: Problem, target: str) -> None:
     """
     drawn, types, hidden = problem.draw(seed=21), problem.stored_types(), problem.draw_hidden(seed=21)
     usual, exact = with_saved(problem, drawn, types, hidden)
-    stable = {n for n, rungs in problem.plan.PROMISES.items() if "bit_stable_across_arch" in rungs}
+    stable = {n for n, rungs in problem.plan.promises.items() if "bit_stable_across_arch" in rungs}
     layout = _LAYOUTS[zlib.crc32(f"{problem.plan.sku.symbol} {problem.descriptor}".encode()) % len(_LAYOUTS)]
     for label, arrays in (("usual", usual), ("special", _special(problem, usual))):
         patterns = dict.fromkeys(problem.arguments, layout if label == "special" else "contiguous")

@@ -112,7 +112,7 @@ def check_batch_choice(problem: Problem, memory: Memory) -> None:
 
 
 def _batch_invariant(problem: Problem) -> list[str]:
-    return [name for name, rungs in problem.plan.PROMISES.items() if "batch_invariant" in rungs]
+    return [name for name, rungs in problem.plan.promises.items() if "batch_invariant" in rungs]
 
 
 def _require_same_rows(whole: Problem, part: Problem, promised: list[str], memory: Memory) -> None:

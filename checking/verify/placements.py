@@ -25,7 +25,7 @@ def check_layouts(problem: Problem, memory: Memory) -> None:
     arrays, _ = with_saved(problem, problem.draw(seed=1), problem.stored_types(), problem.draw_hidden(seed=1))
     base = arrange(problem, arrays, memory).run()
     again = arrange(problem, arrays, memory, shift_workspace=16).run()
-    promised = {n for n, rungs in problem.plan.PROMISES.items() if "bit_stable_on_same_hardware" in rungs}
+    promised = {n for n, rungs in problem.plan.promises.items() if "bit_stable_on_same_hardware" in rungs}
     require_same(problem, base, again, promised, "a second run")
     for turn, patterns in enumerate(_layouts(problem)):
         arranged = arrange(problem, arrays, memory, patterns=patterns, shift_workspace=16 * (turn % 3))
@@ -51,7 +51,7 @@ def check_lone_layouts(problem: Problem, memory: Memory) -> None:
     """
     arrays, _ = with_saved(problem, problem.draw(seed=12), problem.stored_types(), problem.draw_hidden(seed=12))
     base = arrange(problem, arrays, memory).run()
-    promised = {n for n, rungs in problem.plan.PROMISES.items() if "bit_stable_on_same_hardware" in rungs}
+    promised = {n for n, rungs in problem.plan.promises.items() if "bit_stable_on_same_hardware" in rungs}
     for name in problem.arguments:
         for pattern in LONE:
             arranged = arrange(problem, arrays, memory, patterns={name: pattern})
@@ -69,7 +69,7 @@ def check_broadcast(problem: Problem, memory: Memory) -> None:
     arrays, _ = with_saved(problem, problem.draw(seed=2), problem.stored_types(), problem.draw_hidden(seed=2))
     read_only = [n for n, a in problem.plan.ARGUMENTS.items() if not a.written]
     free = [n for n in read_only if n in arrays and problem.arguments[n].layout != "contiguous"]
-    promised = {n for n, rungs in problem.plan.PROMISES.items() if "bit_stable_on_same_hardware" in rungs}
+    promised = {n for n, rungs in problem.plan.promises.items() if "bit_stable_on_same_hardware" in rungs}
     for name, axis in [(given, axis) for given in free for axis in _broadcast_axes(problem, given)]:
         array = arrays[name]
         one = np.ascontiguousarray(array.take([0], axis))

@@ -316,7 +316,7 @@ def check_preferences(problem: Problem) -> None:
     plan, descriptor = type(problem.plan), problem.descriptor
     able = [v.sku for v in plan.explain(descriptor).verdicts if v.accepted and v.sku]
     stable = any("bit_stable_across_arch" in sku.precision_guarantee.rungs for sku in able)
-    rounds = any(v.sku and v.sku.asked for v in plan.explain(descriptor).verdicts)
+    rounds = any(v.sku and "math_precision" in v.sku.asked for v in plan.explain(descriptor).verdicts)
     least = min(plan.workspace_of(descriptor, sku) for sku in able)
     frugal = plan.select(descriptor, PlanPreference(max_workspace_bytes=least))
     if frugal.workspace_bytes > least:

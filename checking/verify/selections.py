@@ -118,8 +118,10 @@ def _breach(wish: PlanPreference, sku: KernelSku) -> str:
         return "has another schedule"
     if wish.numerics not in (None, promised.numerics):
         return "has another revision of numerics"
-    if wish.math_precision != promised.math_precision and (wish.math_precision or sku.asked):
+    if wish.math_precision != promised.math_precision and (wish.math_precision or "math_precision" in sku.asked):
         return "has another math precision"
+    if sku.asked.get("waives", frozenset()) - wish.waives:
+        return "lacks what nobody waived"
     return "is for sm_90a" if sku.arch == "sm_90a" and not wish.allow_sm90a else ""
 
 
@@ -159,6 +161,7 @@ def _preferences(problem: Problem) -> Iterator[PlanPreference]:
         "tuned": [False],
         "numerics": [type(problem.plan).NUMERICS, type(problem.plan).NUMERICS + 1],
         "math_precision": sorted({sku.precision_guarantee.math_precision for sku in skus}),
+        "waives": [frozenset({rung}) for rung in RUNGS],
     }
     for field in fields(PlanPreference):
         yield from (PlanPreference(**{field.name: value}) for value in values[field.name])

@@ -136,8 +136,14 @@ class Plan(Selectable[D]):
 
     @property
     def precision_guarantee(self) -> PrecisionGuarantee:
-        """The guarantees that hold for every output; `PROMISES` has those of each."""
+        """The guarantees that hold for every output; `promises` has those of each."""
         return self.sku.precision_guarantee
+
+    @property
+    def promises(self) -> dict[str, tuple[str, ...]]:
+        """The guarantees of each output: `PROMISES`, without what its kernel lacks."""
+        lacking = self.sku.asked.get("waives", ())
+        return {name: tuple([rung for rung in rungs if rung not in lacking]) for name, rungs in self.PROMISES.items()}
 
     @classmethod
     def shapes_of(cls, descriptor: D) -> dict[str, tuple[tuple[int, ...], ...]]:

@@ -20,7 +20,7 @@ class PlanPreference:
     """`rungs` are fields of PrecisionGuarantee that must hold; `archs` are the allowed SKU architectures (None: any);
     `schedules` are the allowed schedules or tiles as they print (None: any); `numerics` is the only allowed revision of
     the bits that kernels compute (None: any); `math_precision` is the only one allowed (None: any but `tf32`, which
-    must be asked for).
+    must be asked for); `waives` are guarantees that a kernel may lack for the sake of its speed.
 
     `archs`, `schedules` or `tuned=False` disable measured choices.
     """
@@ -34,13 +34,15 @@ class PlanPreference:
     tuned: bool = True
     numerics: int | None = None
     math_precision: MathPrecision | str | None = None
+    waives: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         for name, convert in _TYPES.items():
             if (value := getattr(self, name)) is not None or name in _ALWAYS:
                 object.__setattr__(self, name, convert(name, value))
-        if unknown := self.rungs - set(RUNGS):
-            raise InvalidProblem(f"unknown rungs {short_repr(sorted(unknown))}; known are {', '.join(RUNGS)}")
+        for name in ("rungs", "waives"):
+            if unknown := getattr(self, name) - set(RUNGS):
+                raise InvalidProblem(f"unknown {name} {short_repr(sorted(unknown))}; known are {', '.join(RUNGS)}")
         if strange := sorted(arch for arch in self.archs or () if not _ARCH.fullmatch(arch)):
             raise InvalidProblem(f"unknown archs {short_repr(strange)}; an arch is written as sm_80 or sm_90a")
         for schedule in sorted(self.schedules or ()):
@@ -62,6 +64,8 @@ class PlanPreference:
             return f"computes bits of revision {revision}, numerics allows {self.numerics} only"
         if reason := self._refuses_math(sku):
             return reason
+        if kept := sku.asked.get("waives", frozenset()) - self.waives:
+            return f"lacks {', '.join(sorted(kept))} for the sake of speed, which waives must allow"
         if not self.allow_sm90a and sku.arch == "sm_90a":
             return "is for sm_90a, allow_sm90a is False"
         if self.archs is not None and sku.arch not in self.archs:
@@ -138,6 +142,7 @@ _TYPES: dict[str, Callable[[str, Any], Any]] = {
     "tuned": as_bool,
     "numerics": _numerics,
     "math_precision": _math,
+    "waives": as_names,
 }
-_ALWAYS = ("max_workspace_bytes", "allow_sm90a", "rungs", "tuned")  # the others may be None
+_ALWAYS = ("max_workspace_bytes", "allow_sm90a", "rungs", "tuned", "waives")  # the others may be None
 DEFAULT = PlanPreference()

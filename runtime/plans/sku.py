@@ -103,6 +103,7 @@ class PrecisionGuarantee:
 
 
 RUNGS = tuple(f.name for f in fields(PrecisionGuarantee) if f.default is False)
+SPLIT = "split"  # a number of schedules whose sums are made in parts, as many as follow from the size of the batch, too
 
 
 def _revision(text: str) -> int:
@@ -221,8 +222,9 @@ class KernelSku:
     @property
     def asked(self) -> dict[str, Any]:
         """The fields of a preference that must ask for this kernel, which guarantees less than others of its op."""
-        math = self.precision_guarantee.math_precision
-        return {"math_precision": math} if math == MathPrecision.TF32 else {}
+        math, numbers = self.precision_guarantee.math_precision, getattr(self.schedule, "numbers", ())
+        rounded = {"math_precision": math} if math == MathPrecision.TF32 else {}
+        return rounded | ({"waives": frozenset({"batch_invariant"})} if SPLIT in dict(numbers) else {})
 
     def __str__(self) -> str:
         parts = (getattr(self, name) for name in _PARTS)

@@ -24,7 +24,7 @@ from ..map.passed import DeclaredPass, PassedPlan
 from ..map.plan import MapPlan
 from .made import MadePlan
 from .matmul_pass import MadePass, MatmulPass
-from .schedules import FLOATS_OF_A_BYTE, PANEL, PORTABLE, ROUNDED, Sizes, copying, shared_bytes
+from .schedules import FLOATS_OF_A_BYTE, PANEL, PORTABLE, ROUNDED, Sizes, Split, copying, shared_bytes
 from .selection import MatmulSelection
 from .variants import LAYOUTS, Layout, Variant, whole
 
@@ -32,8 +32,8 @@ _SIDES = ("rows", "columns", "columns")  # of the factors, the second right one 
 _LARGEST = 1 << 30  # extents, and numbers of tiles, that the kernels of sm_90a count in 32 bits
 _MAP_WORDS, _STRUCT_WORDS = 16, 8  # a tensor map is so long; a struct that begins with some is a multiple of these
 _PACKED = ("left", "right", "second")
-_WARP = 32
-_COPYING_BLOCKS = 1056  # eight for each of an H100's multiprocessors
+_WARP, _SQUARE = 32, 16
+_BLOCKS = 1056  # eight for each of an H100's multiprocessors
 _HALF = 2  # bytes of the results that the copy engine stores
 
 _REMEMBERED = 64  # shapes and strides of arrays for which a plan keeps what follows from them
@@ -82,6 +82,16 @@ class MatmulPlan(MatmulSelection[M]):
         return self._parts_bytes(self.descriptor, self.sku)
 
     @cached_property
+    def _split(self) -> Split | None:
+        """The parts of the depth, where sums are of these."""
+        return self.split_of(self.descriptor, self.sku.schedule)
+
+    @cached_property
+    def _counted(self) -> Sizes:
+        """The extents of the products, of all parts."""
+        return self._split.sizes(self._sizes) if self._split else self._sizes
+
+    @cached_property
     def _operands(self) -> tuple[str, ...]:
         """The arguments that are more than a number."""
         return tuple(name for name, argument in self.ARGUMENTS.items() if self.AXES[name] or argument.written)
@@ -107,6 +117,11 @@ class MatmulPlan(MatmulSelection[M]):
         copied = self._has_tma and self.multiplied(self.element)[0] in FLOATS_OF_A_BYTE
         return Variant("strided", tma=False, copied=copied)
 
+    @cached_property
+    def _merging(self) -> Variant:
+        """What adds up sums of parts, whatever the layout of the factors."""
+        return Variant(next(name for name in self.LAYOUTS if name in self.layouts), tma=False, merges=True)
+
     def _variants(self) -> Iterator[Variant]:
         if self._passes:
             return
@@ -114,8 +129,11 @@ class MatmulPlan(MatmulSelection[M]):
             if layout in self.layouts:
                 tma = self._has_tma and layout != "strided"
                 yield Variant(layout, tma) if layout != "strided" else self._strided
-                if tma and any(element.row.bytes == _HALF for element in self.elements_of(self._result)):
+                is_half = any(element.row.bytes == _HALF for element in self.elements_of(self._result))
+                if tma and is_half and not self._split:
                     yield Variant(layout, tma, staged=True)
+        if self._split:
+            yield self._merging
         for side, size in zip(_PACKED, self._parts_bytes(self.descriptor, self.sku), strict=False):
             if size and "strided" in self.layouts:
                 yield Variant("strided", tma=False, packs=side)
@@ -166,6 +184,7 @@ class MatmulPlan(MatmulSelection[M]):
                     "TMA": int(variant.tma),
                     **({"COPIED": 1} if variant.copied else {}),
                     **({"FACTOR_BYTES": 1} if self._itemsize == 1 else {}),
+                    **({"SPLIT": 1 + variant.merges} if self._split else {}),
                     **({"ROUNDED": 1} if self.tag_of(self.sku) == ROUNDED else {}),
                     "STAGED": int(variant.staged),
                     "LEFT_SIDE": int(layout.left_side),
@@ -186,10 +205,15 @@ class MatmulPlan(MatmulSelection[M]):
                 },
                 present={a.name: self.present(a.name) for a in self.ARGUMENTS.values() if a.optional},
                 types=dict(zip(self.CHOSEN, types, strict=True)),
-                kernel="_".join(filter(None, (self._name, variant.packs and f"pack_{variant.packs}"))),
-                shared=0 if variant.packs else shared_bytes(schedule, self._itemsize, tma=panels),
+                kernel=self._kernel_of(variant),
+                shared=0 if variant.packs or variant.merges else shared_bytes(schedule, self._itemsize, tma=panels),
             )
         return source
+
+    def _kernel_of(self, variant: Variant) -> str:
+        """What the entry point is called after, where there are several."""
+        own = f"pack_{variant.packs}" if variant.packs else "merge" if variant.merges else ""
+        return "_".join(filter(None, (self._name, own)))
 
     @cached_property
     def _span_constants(self) -> dict[str, str | int]:
@@ -228,12 +252,22 @@ class MatmulPlan(MatmulSelection[M]):
         device, given, (views, copies) = self._device_of(views), views, self._copied(views, workspace)
         variant = self._variant(views)
         schedule = self._schedule(variant)
-        cluster, count = dict(schedule.numbers).get("cluster", 1), self._tiles(self._sizes, schedule)
+        cluster, count = dict(schedule.numbers).get("cluster", 1), self._tiles(self._counted, schedule)
         most = max(1, device.multiprocessors // cluster) if variant.tma or variant.copied else 2**31 - 1
         grid = (min(count, most) * cluster, 1, 1)
         launches = [self._copying(given, types, packs, place) for packs, place in copies]
-        words = self._words(views, variant)
-        return [*launches, Launch(self._source(variant, types), grid, schedule.threads, words)]
+        sums = (workspace or VECTOR_BYTES) + sum(self._parts)  # of parts, behind all copies
+        words = self._words(views, variant, sums if self._split else 0)
+        launches.append(Launch(self._source(variant, types), grid, schedule.threads, words))
+        return [*launches, self._adding(given, types, sums)] if self._split else launches
+
+    def _adding(self, views: Views, types: tuple[ElementKind, ...], sums: int) -> Launch:
+        """The launch that adds up what others have summed of parts, in squares of a warp each."""
+        threads, sizes = self._schedule(self._merging).threads, self._sizes
+        squares = sizes.batch * -(-sizes.rows // _SQUARE) * -(-sizes.columns // _SQUARE)
+        blocks = min(_BLOCKS, -(-squares * _WARP // threads))
+        words = self._words(views, self._merging, sums)
+        return Launch(self._source(self._merging, types), (blocks, 1, 1), threads, words)
 
     def _copied(self, views: Views, workspace: int) -> tuple[Views, list[tuple[str, int]]]:
         """The arrays with copies of factors, where these help the copy engine, and which are to be made where."""
@@ -266,7 +300,7 @@ class MatmulPlan(MatmulSelection[M]):
         variant = Variant("strided", tma=False, packs=packs)
         threads, name = self._schedule(variant).threads, self.multiplicands()[_PACKED.index(packs)]
         *outer, _ = (self._sizes_of_dims[dim] for dim in self._inner_last(name))
-        blocks = min(_COPYING_BLOCKS, -(-math.prod(outer) * _WARP // threads))
+        blocks = min(_BLOCKS, -(-math.prod(outer) * _WARP // threads))
         words = self._words(views, variant, place)
         return Launch(self._source(variant, types), (blocks, 1, 1), threads, words)
 
@@ -286,7 +320,8 @@ class MatmulPlan(MatmulSelection[M]):
         for name, layout in LAYOUTS.items():
             if name in self.layouts and not layout.strided:
                 if self._has_tma and self._maps(views, layout, staged=False) is not None:
-                    return Variant(name, tma=True, staged=self._maps(views, layout, staged=True) is not None)
+                    staged = not self._split and self._maps(views, layout, staged=True) is not None
+                    return Variant(name, tma=True, staged=staged)
                 if not self._has_tma and self._is_packed(views, layout):
                     return Variant(name, tma=False, staged=False)
         if "strided" in self.layouts:
@@ -353,7 +388,7 @@ class MatmulPlan(MatmulSelection[M]):
             if result.element.row.bytes != _HALF or result.shape[-1] * _HALF % VECTOR_BYTES:
                 return None  # it stores whole words: an H100 wrote an element beside rows of odd length
             maps.append((result, (wide if swapped else 64, 64)))
-        counted = max(*self._sizes, self._tiles(self._sizes, schedule))
+        counted = max(*self._counted, self._tiles(self._counted, schedule))
         return None if counted > _LARGEST or any(cannot_map(view, "a factor") for view, _ in maps) else maps
 
     def _words(self, views: Views, variant: Variant, copy: int = 0) -> array[int]:
@@ -386,6 +421,7 @@ class MatmulPlan(MatmulSelection[M]):
                 side = of_sides.get(name)
                 roles = ("batch", side, "depth") if side else ("batch", "rows", "columns")
                 words += self._steps(views, name, *roles)
+            words += self._split or ()
             if self.WEIGHTS:
                 words += [step for name in self._operands for step in self._steps(views, name, "depth")]
             _remember(self._known_strides, facts, words)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...plans.schedule import Schedule
+from ...plans.sku import SPLIT
 
 # Types of factors, of which both of a product are of one kind: two of bytes may differ.
 FLOATS_OF_A_BYTE, WHOLE_OF_A_BYTE = ("f8e4m3", "f8e5m2"), ("i8", "u8")
@@ -18,6 +19,8 @@ _STRAIGHT = ("f16", "bf16", *WHOLE_OF_A_BYTE)
 _ANY = (*_STRAIGHT, *FLOATS_OF_A_BYTE)  # whose sums are made in parts, which take registers of their own
 # A tile that threads can copy factors to: for blocks of a cluster they cannot.
 COPYING = "t384.block_m128.block_n128.stages6.cluster1.swapped0.alternate0"
+FEW_ROWS = "t256.block_m64.block_n64.stages12.cluster1.swapped1.alternate0"
+FEWEST_ROWS = "t256.block_m64.block_n16.stages20.cluster1.swapped1.alternate0"
 # Architecture, types of factors, and tile: its extents, the buffers of both factors, blocks of a cluster, whether the
 # rows of a tile are columns of the result, and whether warpgroups alternate; of mma.sync how much of the depth a buffer
 # has, and warps across the tile.
@@ -29,10 +32,10 @@ SCHEDULES = (
     ("sm_90a", FLOATS_OF_A_BYTE, "t384.block_m128.block_n128.stages6.cluster2.swapped0.alternate0"),
     ("sm_90a", _ANY, "t384.block_m128.block_n64.stages8.cluster1.swapped0.alternate0"),
     ("sm_90a", _ANY, "t384.block_m128.block_n64.stages8.cluster1.swapped1.alternate0"),
-    ("sm_90a", _ANY, "t256.block_m64.block_n64.stages12.cluster1.swapped1.alternate0"),
+    ("sm_90a", _ANY, FEW_ROWS),
     ("sm_90a", _ANY, "t256.block_m64.block_n32.stages16.cluster1.swapped1.alternate0"),
     ("sm_90a", _ANY, "t384.block_m128.block_n16.stages12.cluster1.swapped1.alternate0"),
-    ("sm_90a", _ANY, "t256.block_m64.block_n16.stages20.cluster1.swapped1.alternate0"),
+    ("sm_90a", _ANY, FEWEST_ROWS),
     ("sm_80", ("f16", "bf16"), "t256.block_m128.block_n128.block_k32.stages4.across4"),
     ("sm_80", BYTES, "t256.block_m128.block_n128.block_k64.stages4.across4"),
     ("sm_80", ("f32",), "t256.block_m128.block_n64.block_k16.stages3.across2"),
@@ -60,10 +63,18 @@ OF_PASSES = (
     ("sm_80", (*_ANY, "f32", "f64"), "t256.packs4.blocks1056.wgmma0"),
     ("sm_80", (ROUNDED,), "t256.packs4.blocks1056.wgmma0.rounded1"),
 )
+# Of sums in parts of the depth, which another kernel adds up: the tiles of small results.
+IN_PARTS = tuple(
+    (arch, tags, f"{text}.{SPLIT}1")
+    for arch, tags, text in SCHEDULES
+    if (arch == "sm_80" and tags != BYTES) or text in (COPYING, FEW_ROWS, FEWEST_ROWS)
+)
 PORTABLE = {tag: text for arch, tags, text in SCHEDULES for tag in tags if arch == "sm_80"}
 
 PART, BAND = 64, 16  # columns and rows that a kernel reduces at once
 PANEL = 128  # bytes of a row of a panel: of the depth
+# The sides of the tiles by which parts are counted, the most rows of narrow ones, and bytes of a row that parts are of.
+_SIDE, _FEW, _RUN = 128, 64, 256
 # An H100's: multiprocessors, cycles a second, bytes a cycle that one of them and all together load from the L2 cache,
 # bytes a second of memory, and cycles of a tile beside its products. 8192 x 8192 x 8192 of bf16 take 1.56 ms in tiles
 # of 128 x 256 (1.28 by the model; power limits the clock), 16 x 8192 x 8192 60 us in tiles of 64 x 16 (55).
@@ -87,6 +98,27 @@ class Sizes(NamedTuple):
     def is_empty(self) -> bool:
         """Whether the result has no elements."""
         return 0 in (self.batch, self.rows, self.columns)
+
+
+class Split(NamedTuple):
+    """How many parts the depth has, and how much of it each but the last one."""
+
+    parts: int
+    terms: int
+
+    @classmethod
+    def of(cls, sizes: Sizes, itemsize: int) -> Split:
+        """As many as an H100 has multiprocessors for, whatever the GPU, of whole runs of bytes of both factors."""
+        run = _RUN // itemsize
+        wide = _SIDE if sizes.rows > _FEW else _FEW
+        tiles = sizes.batch * -(-sizes.rows // _SIDE) * -(-sizes.columns // wide)
+        parts = max(1, min(_MULTIPROCESSORS // max(tiles, 1), -(-sizes.depth // run)))
+        terms = max(1, -(-sizes.depth // (parts * run))) * run
+        return cls(max(1, -(-sizes.depth // terms)), terms)
+
+    def sizes(self, whole: Sizes) -> Sizes:
+        """The extents of the products of all parts."""
+        return whole._replace(batch=whole.batch * self.parts, depth=self.terms)
 
 
 def takes_pairs(schedule: Schedule) -> bool:

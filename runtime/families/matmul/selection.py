@@ -16,7 +16,7 @@ from ...devices.named import default_device
 from ...plans.preference import PlanPreference
 from ...plans.registry import Registered
 from ...plans.schedule import Schedule
-from ...plans.sku import VECTOR_BYTES, KernelSku
+from ...plans.sku import SPLIT, VECTOR_BYTES, KernelSku
 from ..map.geometry import IndexSpace, MapDescriptor
 from ..map.passed import PassedPlan
 from ..map.plan import MapPlan
@@ -25,12 +25,14 @@ from .schedules import (
     BAND,
     BYTES,
     FLOATS_OF_A_BYTE,
+    IN_PARTS,
     OF_PASSES,
     PART,
     ROUNDED,
     SCHEDULES,
     WHOLE_OF_A_BYTE,
     Sizes,
+    Split,
     seconds,
     takes_pairs,
     tiles,
@@ -225,6 +227,26 @@ class MatmulSelection(PassedPlan[M]):
         return tuple(row for row in rows if not cls.SECOND or takes_pairs(Schedule.parse(row[2])))
 
     @classmethod
+    def _in_parts(cls) -> tuple[tuple[str, tuple[str, ...], str], ...]:
+        """Likewise, of sums in parts of the depth: of one product of whole matrices, which nothing reduces."""
+        is_plain = not (cls.SPAN or cls.WEIGHTS or cls.SECOND or cls.PART or cls.BAND or cls._takes_bytes())
+        return IN_PARTS if is_plain else ()
+
+    @classmethod
+    def split_of(cls, descriptor: M, schedule: object) -> Split | None:
+        """The parts of the depth, where a schedule has sums of parts."""
+        is_split = isinstance(schedule, Schedule) and SPLIT in dict(schedule.numbers)
+        itemsize = cls.multiplied(ElementKind(descriptor.element))[0].row.bytes
+        return Split.of(cls.sizes_of(descriptor), itemsize) if is_split else None
+
+    @classmethod
+    def workspace_of(cls, descriptor: M, sku: KernelSku) -> int:
+        """Bytes of what passes hand over, of copies of factors, and of sums of parts."""
+        split, size = cls.split_of(descriptor, sku.schedule), ElementKind(sku.element.row.acc).row.bytes
+        of_parts = math.prod(split.sizes(cls.sizes_of(descriptor))[:3]) * size if split else 0
+        return super().workspace_of(descriptor, sku) + rounded(of_parts)
+
+    @classmethod
     def _seconds(cls, descriptor: M) -> Callable[[Schedule], float]:
         """How long a product takes by the model, with each schedule."""
         element = ElementKind(descriptor.element)
@@ -232,14 +254,22 @@ class MatmulSelection(PassedPlan[M]):
         factor = cls.multiplied(element)[0].row.bytes
         sizes, result = cls._usual_sizes(descriptor), stored[0].elements(element)[0].row.bytes if stored else 0
         turns, paired = cls._turns(), bool(cls.SECOND)
-        return lambda schedule: seconds(sizes, schedule, factor, result, turns=turns, paired=paired)
+
+        def of(schedule: Schedule) -> float:
+            split = cls.split_of(descriptor, schedule)
+            own = split.sizes(sizes) if split else sizes
+            return seconds(own, schedule, factor, result, turns=turns, paired=paired)
+
+        return of
 
     @classmethod
     def cannot_hold(cls, descriptor: M, sku: KernelSku) -> str | None:
-        """Sums of whole numbers are of 32 bits."""
+        """Sums of whole numbers are of 32 bits; a sum in parts has several."""
         if cls.PASS_PLANS:
             products = [of for of in cls._pass_plans(descriptor) if issubclass(of, MatmulSelection)]
             return next(filter(None, [of.cannot_hold(descriptor, sku) for of in products]), None)
+        if (split := cls.split_of(descriptor, sku.schedule)) and split.parts == 1:
+            return "adds up parts of sums, of which this problem has one"
         kinds = [cls.ARGUMENTS[name].elements(sku.element) for name in cls.FACTORS]
         largest = math.prod([max(_LARGEST_OF.get(kind, 0) for kind in of) for of in kinds])
         most = _SUM // largest if largest else math.inf
@@ -249,13 +279,15 @@ class MatmulSelection(PassedPlan[M]):
 
     @classmethod
     def _candidates(cls, descriptor: M) -> tuple[Registered, ...]:
-        """Kernels of later architectures first, in the order of the time that they take by the model."""
+        """Kernels of later architectures first, those of sums in parts before others, in the order of the time that
+        they take by the model."""
         taken = (lambda _: 0.0) if cls.PASSES else cls._seconds(descriptor)
 
-        def place(row: Registered) -> tuple[bool, float]:
+        def place(row: Registered) -> tuple[bool, bool, float]:
             is_portable = row.sku.arch == "sm_80"
             assert isinstance(row.sku.schedule, Schedule)
-            return is_portable, 0.0 if is_portable else taken(row.sku.schedule)
+            is_whole = SPLIT not in dict(row.sku.schedule.numbers)
+            return is_portable, is_whole, 0.0 if is_portable else taken(row.sku.schedule)
 
         return tuple(sorted(super()._candidates(descriptor), key=place))
 
@@ -302,6 +334,12 @@ class MatmulSelection(PassedPlan[M]):
         """
         if in_passes := max([self._depth_in_passes(dims, count), *self._depths_in_parts(dims, count)]):
             return in_passes
+        if split := self.split_of(self.descriptor, self.sku.schedule):
+            return self._depth_in_order(min(count, split.terms)) + split.parts - 1
+        return self._depth_in_order(count)
+
+    def _depth_in_order(self, count: int) -> float:
+        """That of a sum in the order of the depth."""
         if self.math_of(self.element, self.sku.arch) == "f8":
             part = min(count, _PART)
             return (part + 2 * -(-part // 32)) * 2.0 ** (24 - 13) + -(-count // _PART)
@@ -337,8 +375,9 @@ def matmul_kernels(
     `inline` is the text of the kernels, where there is no file of it.
     """
     source = plan.source_file(inline, contraction, flush_subnormals)
-    for arch, tags, text in OF_PASSES if plan.PASSES else plan.schedules():
+    for arch, tags, text in OF_PASSES if plan.PASSES else (*plan.schedules(), *plan._in_parts()):
         for element in map(ElementKind, sorted(plan.DESCRIPTOR._elements, key=_ORDER.index)):
             if math := plan.math_among(tags, element, arch):
-                guarantee = plan.promised_of(element, math)
-                yield Registered(plan.sku_of(element, arch, guarantee, Schedule.parse(text)), source)
+                sku = plan.sku_of(element, arch, plan.promised_of(element, math), Schedule.parse(text))
+                lacking: dict[str, Any] = dict.fromkeys(sku.asked.get("waives", ()), False)
+                yield Registered(replace(sku, precision_guarantee=replace(sku.precision_guarantee, **lacking)), source)

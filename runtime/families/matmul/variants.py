@@ -31,6 +31,7 @@ class Variant(NamedTuple):
     tma: bool
     staged: bool = False  # whether it stores the result, too
     copied: bool = False  # whether threads move what it would
+    merges: bool = False  # whether it adds up what others have summed of parts
     packs: str = ""  # "left" or "right": it only copies that factor, for the copy engine to address it
 
 

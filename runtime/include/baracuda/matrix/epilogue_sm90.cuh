@@ -18,7 +18,8 @@ template <class Program> struct ProductStore {
     static constexpr bool STAGED = BARACUDA_STAGED;
     static_assert(!STAGED || sizeof(Element) == 2, "panels are of 16-bit elements");
     // Whether a thread reads all for a panel before it makes anything of it: as much as registers hold.
-    static constexpr bool READ_AHEAD = PRODUCTS == 1 && ARRAYS_READ<Program> > 0 && FRAGMENT_REGISTERS<Program> <= 16;
+    static constexpr bool READ_AHEAD =
+        SPLIT == Split::NONE && PRODUCTS == 1 && ARRAYS_READ<Program> > 0 && FRAGMENT_REGISTERS<Program> <= 16;
     unsigned results;  // the buffers of this warpgroup
     unsigned barrier;  // its named barrier
     unsigned turn = 0;

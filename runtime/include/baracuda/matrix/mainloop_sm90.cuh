@@ -198,6 +198,7 @@ template <class Program> struct ProductConsumer {
         constexpr int ACROSS = Shape::SWAPPED ? Shape::ROWS : Shape::WIDE;
         const int row = Shape::SWAPPED ? tile.column : tile.row + first_row;
         const int column = Shape::SWAPPED ? tile.row + first_row : tile.column;
+        if (SPLIT != Split::NONE) return;
         FragmentPacks<Program, FragmentCells<Shape::SWAPPED, true>> none;
         none.reads(args, [&](auto&, const auto* data, int operand) {
             const long long* const stride = args.stride[operand];

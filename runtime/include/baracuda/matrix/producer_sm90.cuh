@@ -84,8 +84,9 @@ __device__ __forceinline__ void produce(const ProductShared& shared, unsigned ra
     Ring<Shape::STAGES> ring;
     for (ProductTiles<Program, false> tile(args); tile.next(rank);) {
         const bool share_a = Shape::TURNS && tile.beside;
+        const int matrix = tile.span.of_factors(tile.matrix, args);
         const TileLoads<Program> loads = {
-            args, rank, tile.row, tile.column, tile.matrix, share_a, Shape::CLUSTER > 1 && !share_a};
+            args, rank, tile.row, tile.column, matrix, share_a, Shape::CLUSTER > 1 && !share_a};
         const int from = tile.first_term(), depth = from + tile.terms();
 #pragma unroll 1
         for (int k = from; k < depth; k += Shape::BLOCK_K) {

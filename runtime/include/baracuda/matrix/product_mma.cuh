@@ -304,24 +304,26 @@ template <class Program> __device__ __forceinline__ void walk(const typename Pro
             }
             if (index >= first + rows * columns) break;
         } else {
-            if (index >= rows * columns * args.batch) break;
+            if (index >= rows * columns * span.count(args)) break;
             span.seek(index / (rows * columns), args);
             first = span.matrix * rows * columns;
         }
         const long long matrix = span.matrix, place = index - first, band = place / (GROUP * columns);
         const long long high = min((long long)GROUP, rows - band * GROUP), within = place - band * GROUP * columns;
         const long long row = span.first_row() + (band * GROUP + within % high) * Tile::BLOCK_M;
-        const long long column = within / high * Tile::BESIDE, term = span.first_term();
+        const long long column = within / high * Tile::BESIDE, term = span.first_term(args);
+        const long long of_factors = span.of_factors(matrix, args);
         const long long terms = span.terms(row, args);
-        const typename Tile::Left left = {(args.*Of::LEFT_ARRAY).data + matrix * left_stride[0] + term * left_stride[2],
-                                          left_stride[1], left_stride[2], span.last_row(args), terms};
+        const typename Tile::Left left = {
+            (args.*Of::LEFT_ARRAY).data + of_factors * left_stride[0] + term * left_stride[2], left_stride[1],
+            left_stride[2], span.last_row(args), terms};
         typename Tile::Right right[PRODUCTS];
 #pragma unroll
         for (int p = 0; p < PRODUCTS; ++p) {
             const long long* const stride = args.stride[p ? Of::Second::OPERAND : Of::Right::OPERAND];
             const auto* data = (args.*Of::RIGHT_ARRAY).data;
             if constexpr (PRODUCTS > 1) data = p ? (args.*Of::SECOND_ARRAY).data : data;
-            right[p] = {data + matrix * stride[0] + term * stride[2], stride[1], stride[2], args.columns, terms};
+            right[p] = {data + of_factors * stride[0] + term * stride[2], stride[1], stride[2], args.columns, terms};
         }
         tile.add(left, right, matrix, row, column, warp_row, warp_column, args);
         tile.store(left, right, matrix, row + warp_row, column + warp_column, span.live_rows(args), args);

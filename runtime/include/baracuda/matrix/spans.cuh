@@ -3,14 +3,20 @@
 // SEGMENTS follow each other: a matrix has what lies before its end and before the end of none that came earlier, and
 // after the last one comes what is left, which is no matrix's. Others are the first places of their own matrix. Ends
 // may hold anything: those out of range are moved to where the range ends.
+//
+// Where the depth is SPLIT, parts of as many terms each follow each other, and each counts as a matrix: those of one
+// matrix come one after the other.
 #pragma once
 
 #include <baracuda/warp.cuh>
 
 namespace baracuda {
 
-enum class Span { NONE, ROWS, DEPTH };
-#ifdef BARACUDA_SPAN
+enum class Span { NONE, ROWS, DEPTH, SPLIT };
+#ifdef BARACUDA_SPLIT
+constexpr Span SPAN = Span::SPLIT;
+constexpr bool SEGMENTS = false;
+#elif defined(BARACUDA_SPAN)
 constexpr Span SPAN = Span::BARACUDA_SPAN;
 constexpr bool SEGMENTS = BARACUDA_SEGMENTS;
 #else
@@ -48,11 +54,35 @@ template <class Program, typename INT, bool WARPS = false> struct Spans {
         return SPAN == Span::ROWS ? end : INT(args.rows);
     }
     // The part of the depth that the sums of a tile from `row` on add up.
-    __device__ __forceinline__ INT first_term() const { return SPAN == Span::DEPTH ? begin : 0; }
+    __device__ __forceinline__ INT first_term([[maybe_unused]] const Args& args) const {
+#ifdef BARACUDA_SPLIT
+        return INT(matrix % args.split * args.split_terms);
+#endif
+        return SPAN == Span::DEPTH ? begin : 0;
+    }
     __device__ __forceinline__ INT terms(INT row, const Args& args) const {
+#ifdef BARACUDA_SPLIT
+        return INT(min(args.split_terms, args.depth - first_term(args)));
+#endif
         if (SPAN == Span::DEPTH) return end - begin;
         const bool has_any = SPAN == Span::NONE || (SEGMENTS ? matrix < INT(args.batch) : row < end);
         return has_any ? INT(args.depth) : 0;
+    }
+
+    // The factors' matrix of one, and how many there are with all of their parts.
+    __device__ __forceinline__ static INT of_factors(INT matrix, [[maybe_unused]] const Args& args) {
+#ifdef BARACUDA_SPLIT
+        return INT(matrix / args.split);
+#else
+        return matrix;
+#endif
+    }
+    __device__ __forceinline__ static INT count(const Args& args) {
+#ifdef BARACUDA_SPLIT
+        return INT(args.batch * args.split);
+#else
+        return INT(args.batch);
+#endif
     }
 
 private:

@@ -88,7 +88,7 @@ template <class Program, bool WARPS = true> struct ProductTiles {
     __device__ __forceinline__ explicit ProductTiles(const Args& of)
         : args(of), span(of), index(int(blockIdx.x) / Shape::CLUSTER), row(0), column(0), matrix(0), first(0) {
         measure();
-        count = each * int(args.batch);
+        count = each * span.count(args);
     }
     __device__ __forceinline__ static int ceil_div(int a, int b) { return (a + b - 1) / b; }
     // The tiles of the matrix at hand.
@@ -119,7 +119,7 @@ template <class Program, bool WARPS = true> struct ProductTiles {
     __device__ __forceinline__ int first_term() const {
         const bool has_any = SPAN == Span::NONE || span.terms(first_row(), args) > 0;
         const int beyond = (int(args.depth) + Shape::BLOCK_K - 1) / Shape::BLOCK_K * Shape::BLOCK_K;
-        return has_any ? span.first_term() : beyond;
+        return has_any ? span.first_term(args) : beyond;
     }
     __device__ __forceinline__ int step() const { return int(gridDim.x) / Shape::CLUSTER; }
     __device__ __forceinline__ void skip() { index += step(); }

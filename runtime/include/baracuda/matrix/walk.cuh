@@ -49,6 +49,13 @@ constexpr bool ROUNDED = true;
 #else
 constexpr bool ROUNDED = false;
 #endif
+// What a kernel does of sums of parts of the depth: makes and stores them, or adds them up.
+enum class Split { NONE, SUMS, MERGE };
+#ifdef BARACUDA_SPLIT
+constexpr Split SPLIT = Split(BARACUDA_SPLIT);
+#else
+constexpr Split SPLIT = Split::NONE;
+#endif
 constexpr bool LEFT_SIDE = BARACUDA_LEFT_SIDE, RIGHT_SIDE = BARACUDA_RIGHT_SIDE, STRIDED = BARACUDA_STRIDED;
 
 // What the arguments of a kernel begin with.
@@ -66,8 +73,11 @@ template <int OPERANDS_> struct WalkArgs {
 #ifdef BARACUDA_WEIGHTS
     long long depth_stride[OPERANDS];  // of what weights are made of
 #endif
+#ifdef BARACUDA_SPLIT
+    long long split, split_terms;  // parts of the depth, and what each has of it
+#endif
 };
-template <class M> using ScratchOf = typename M::Value*;  // no sum is in memory: it is a copied factor's place
+template <class M> using ScratchOf = typename M::Value*;  // sums of parts of the depth, or a copied factor's place
 
 template <int VALUE_> struct Size {
     static constexpr int VALUE = VALUE_;
@@ -129,9 +139,7 @@ template <bool DOWN, bool WHOLE> struct FragmentCells {
             return step() == 1 && ((DOWN ? column_step : row_step) & 1) == 0 && size_t(first) % (2 * sizeof(T)) == 0;
         }
     };
-    template <typename T, class Args> __device__ __forceinline__ Place<T> of(T* data, const Args& args,
-                                                                             int operand) const {
-        const long long* const stride = args.stride[operand];
+    template <typename T> __device__ __forceinline__ Place<T> of(T* data, const long long (&stride)[3]) const {
         return {data + matrix * stride[0] + row * stride[1] + column * stride[2], stride[1], stride[2]};
     }
     template <typename T, class Args>
@@ -139,7 +147,12 @@ template <bool DOWN, bool WHOLE> struct FragmentCells {
                                          int operand) const {
         if (is_of_rows(operand)) return read_vector<true>(pack, data, args.stride[operand]);
         if (is_of_columns(operand)) return read_vector<false>(pack, data, args.stride[operand]);
-        const Place<const T> from = of(data, args, operand);
+        read_matrix(pack, data, args.stride[operand]);
+    }
+    template <typename T>
+    __device__ __forceinline__ void read_matrix(Pack<T, 2> (&pack)[PAIRS], const T* data,
+                                                const long long (&stride)[3]) const {
+        const Place<const T> from = of(data, stride);
         const bool packs = from.has_packs();
 #pragma unroll
         for (int i = 0; i < PAIRS; ++i) {
@@ -174,10 +187,10 @@ template <bool DOWN, bool WHOLE> struct FragmentCells {
             pack[i].lane[1] = value[half][EACH - 1];
         }
     }
-    template <typename T, class Args>
-    __device__ __forceinline__ void write(const Pack<T, 2> (&pack)[PAIRS], T* data, const Args& args,
-                                          int operand) const {
-        const Place<T> to = of(data, args, operand);
+    template <typename T>
+    __device__ __forceinline__ void write(const Pack<T, 2> (&pack)[PAIRS], T* data,
+                                          const long long (&stride)[3]) const {
+        const Place<T> to = of(data, stride);
         const bool packs = to.has_packs();
 #pragma unroll
         for (int i = 0; i < PAIRS; ++i) {
@@ -238,7 +251,7 @@ __device__ __forceinline__ void compute_fragments(P (&packs)[FRAGMENTS], const A
 template <class Program, bool HELD, class P, class Cells>
 __device__ __forceinline__ void store_fragment(const P& packs, const Cells& cells, const typename Program::Args& args) {
     packs.writes(args, [&](const auto& pack, auto* data, int operand) {
-        if (!HELD || operand != Factors<Program>::Result::OPERAND) cells.write(pack, data, args, operand);
+        if (!HELD || operand != Factors<Program>::Result::OPERAND) cells.write(pack, data, args.stride[operand]);
     });
 }
 template <class Program, class Cells, class P> __device__ __forceinline__ auto result_of(const P& packs) {
@@ -250,14 +263,36 @@ template <class Program, class Cells, class P> __device__ __forceinline__ auto r
     for (int i = 0; i < Cells::PAIRS; ++i) result.pair[i] = packs_out<Result>(packs)[i];
     return result;
 }
+// Where sums of parts of the depth are, and their strides: those of each part are a matrix.
+template <typename A, class Args> struct SumsOfParts {
+    A* data = nullptr;
+    long long stride[3];
+    __device__ __forceinline__ explicit SumsOfParts(const Args& args)
+        : stride{args.rows * args.columns, args.columns, 1} {
+        args.parts.each([&](auto* memory) { data = memory; }, args.parts);
+    }
+};
+template <class Cells, typename A, class Args>
+__device__ __forceinline__ void keep_sums(const A (&sum)[8], const Cells& cells, const Args& args) {
+    Pack<A, 2> pack[Cells::PAIRS];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) pack[i / 2].lane[i % 2] = sum[i];
+    const SumsOfParts<A, Args> to(args);
+    cells.write(pack, to.data, to.stride);
+}
+
 template <class Program, bool HELD, class Cells, typename A>
 __device__ __forceinline__ auto finish(const A (&sum)[1][PRODUCTS][8], const Cells& cells,
                                        const typename Program::Args& args) {
-    FragmentPacks<Program, Cells> packs[1];
-    read_fragment(packs[0], cells, args);
-    compute_fragments<Program>(packs, sum, args);
-    store_fragment<Program, HELD>(packs[0], cells, args);
-    if constexpr (HELD) return result_of<Program, Cells>(packs[0]);
+    if constexpr (SPLIT == Split::SUMS) {
+        keep_sums(sum[0][0], cells, args);
+    } else {
+        FragmentPacks<Program, Cells> packs[1];
+        read_fragment(packs[0], cells, args);
+        compute_fragments<Program>(packs, sum, args);
+        store_fragment<Program, HELD>(packs[0], cells, args);
+        if constexpr (HELD) return result_of<Program, Cells>(packs[0]);
+    }
 }
 
 // The registers that a thread takes for what it reads of a fragment; vectors along rows are the same for fragments
@@ -283,6 +318,8 @@ constexpr int FRAGMENT_REGISTERS =
 #include <baracuda/matrix/product_made.cuh>
 #elif BARACUDA_PACK
 #include <baracuda/matrix/product_pack.cuh>
+#elif BARACUDA_SPLIT > 1
+#include <baracuda/matrix/product_merge.cuh>
 #elif BARACUDA_TMA || defined(BARACUDA_COPIED)
 #include <baracuda/matrix/product_sm90.cuh>
 #else

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,26 @@ def test_factors_are_rounded_to_tf32_only_where_asked(op: str) -> None:
     pinned = {"archs": frozenset({rounded.arch}), "schedules": frozenset({str(rounded.schedule)})}
     for unasked in (rt.PlanPreference(), rt.PlanPreference(**pinned)):
         assert unasked.refuses(rounded, lambda: 0) == "rounds factors to tf32, which math_precision must ask for"
+
+
+@pytest.mark.parametrize("op", ["dense_gemm", "linear", "baddbmm"])
+def test_sums_are_in_parts_only_where_batch_invariance_is_waived(op: str) -> None:
+    skus = [row.sku for row in REGISTRY.candidates(op)]
+    split = [sku for sku in skus if "waives" in sku.asked]
+    assert {(sku.element, sku.arch) for sku in split} == {(sku.element, sku.arch) for sku in skus}
+    assert all(sku.precision_guarantee.batch_invariant == (sku not in split) for sku in skus)
+    for sku in split:
+        fields = {name: value for name, value in sku.asked.items() if name != "waives"}
+        waived = rt.PlanPreference(waives=frozenset({"batch_invariant"}), **fields)
+        assert waived.refuses(sku, lambda: 0) is None
+        for kept in (frozenset[str](), frozenset({"deterministic"})):
+            reason = "lacks batch_invariant for the sake of speed, which waives must allow"
+            assert replace(waived, waives=kept).refuses(sku, lambda: 0) == reason
+
+
+@pytest.mark.parametrize("op", ["linear_backward", "grouped_mm", "scaled_mm", "int_mm", "linear_swiglu", "linear_amax"])
+def test_other_products_have_no_sums_in_parts(op: str) -> None:
+    assert not any("waives" in row.sku.asked for row in REGISTRY.candidates(op))
 
 
 _SIDEWAYS = "normalization/rms_norm/sideways/f32/sm_80/bespoke/f32.f32.----/row1x1x1b1/-/-/-"

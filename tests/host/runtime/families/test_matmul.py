@@ -33,7 +33,7 @@ def product(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], **sizes: Any) -> t
 
 
 def kernels() -> list[PlanPreference]:
-    rows = [row.sku for row in DenseGemmPlan.kernels("bf16")]
+    rows = [row.sku for row in DenseGemmPlan.kernels("bf16") if not row.sku.asked]
     return [PlanPreference(archs=frozenset({s.arch}), schedules=frozenset({str(s.schedule)})) for s in rows]
 
 
@@ -98,4 +98,4 @@ def test_floats_are_rounded_to_the_nearest_tf32_and_ties_away_from_zero() -> Non
     y, _ = product(a, b, preference=PlanPreference(math_precision="tf32"))
     assert y[0, :4, 0].tolist() == [1 + 2.0**-10, -1 - 2.0**-10, 1, np.inf]
     y, _ = product(a, b)
-    assert y[0, :3, 0].tolist() == [*ties[:2], ties[2] - np.float32(2.0**-23)]  # of the second part, too, 11 bits are kept
+    assert y[0, :3, 0].tolist() == [*ties[:2], ties[2] - np.float32(2.0**-23)]  # the second part has 11 bits, too

@@ -251,6 +251,8 @@ _BAD_PREFERENCES: list[tuple[str, Any, str]] = [
     ("rungs", {"fast"}, "unknown rungs ['fast']; known are deterministic, bit_stable_on_same_hardware,"),
     ("rungs", "deterministic", "rungs must be a collection of names, got 'deterministic'"),
     ("rungs", None, "rungs must be a collection of names, got None"),
+    ("waives", {"fast"}, "unknown waives ['fast']; known are deterministic, bit_stable_on_same_hardware,"),
+    ("waives", None, "waives must be a collection of names, got None"),
     ("archs", {"besproke"}, "unknown archs ['besproke']; an arch is written as sm_80 or sm_90a"),
     ("archs", {"sm_90b"}, "unknown archs ['sm_90b']"),
     ("archs", "sm_80", "archs must be a collection of names, got 'sm_80'"),

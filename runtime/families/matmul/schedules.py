@@ -73,8 +73,10 @@ PORTABLE = {tag: text for arch, tags, text in SCHEDULES for tag in tags if arch 
 
 PART, BAND = 64, 16  # columns and rows that a kernel reduces at once
 PANEL = 128  # bytes of a row of a panel: of the depth
-# The sides of the tiles by which parts are counted, the most rows of narrow ones, and bytes of a row that parts are of.
-_SIDE, _FEW, _RUN = 128, 64, 256
+# The sides of the tiles by which parts are counted, the most rows of narrow ones, bytes of a row that parts are of, and
+# those from which on parts take less time than the whole: of bf16 16 x 1024 x 65536 70 us of an H100, 129 whole, of
+# 16384 29 and 38, but of 128 x 1024 x 4096 24 and 14.
+_SIDE, _FEW, _RUN, _LONG = 128, 64, 256, 32768
 # An H100's: multiprocessors, cycles a second, bytes a cycle that one of them and all together load from the L2 cache,
 # bytes a second of memory, and cycles of a tile beside its products. 8192 x 8192 x 8192 of bf16 take 1.56 ms in tiles
 # of 128 x 256 (1.28 by the model; power limits the clock), 16 x 8192 x 8192 60 us in tiles of 64 x 16 (55).
@@ -115,6 +117,10 @@ class Split(NamedTuple):
         parts = max(1, min(_MULTIPROCESSORS // max(tiles, 1), -(-sizes.depth // run)))
         terms = max(1, -(-sizes.depth // (parts * run))) * run
         return cls(max(1, -(-sizes.depth // terms)), terms)
+
+    def is_fast(self, sizes: Sizes, itemsize: int) -> bool:
+        """Whether parts take less time than the whole, by its depth."""
+        return self.parts > 1 and sizes.depth * itemsize >= _LONG
 
     def sizes(self, whole: Sizes) -> Sizes:
         """The extents of the products of all parts."""

@@ -236,8 +236,12 @@ class MatmulSelection(PassedPlan[M]):
     def split_of(cls, descriptor: M, schedule: object) -> Split | None:
         """The parts of the depth, where a schedule has sums of parts."""
         is_split = isinstance(schedule, Schedule) and SPLIT in dict(schedule.numbers)
-        itemsize = cls.multiplied(ElementKind(descriptor.element))[0].row.bytes
-        return Split.of(cls.sizes_of(descriptor), itemsize) if is_split else None
+        return Split.of(cls.sizes_of(descriptor), cls._itemsize_of(descriptor)) if is_split else None
+
+    @classmethod
+    def _itemsize_of(cls, descriptor: M) -> int:
+        """Bytes of an element of a factor."""
+        return cls.multiplied(ElementKind(descriptor.element))[0].row.bytes
 
     @classmethod
     def workspace_of(cls, descriptor: M, sku: KernelSku) -> int:
@@ -279,15 +283,17 @@ class MatmulSelection(PassedPlan[M]):
 
     @classmethod
     def _candidates(cls, descriptor: M) -> tuple[Registered, ...]:
-        """Kernels of later architectures first, those of sums in parts before others, in the order of the time that
-        they take by the model."""
+        """Kernels of later architectures first, those of sums in parts before others where the depth is long, else
+        behind them, in the order of the time that they take by the model."""
         taken = (lambda _: 0.0) if cls.PASSES else cls._seconds(descriptor)
 
-        def place(row: Registered) -> tuple[bool, bool, float]:
+        def place(row: Registered) -> tuple[bool, bool, bool, float]:
             is_portable = row.sku.arch == "sm_80"
             assert isinstance(row.sku.schedule, Schedule)
-            is_whole = SPLIT not in dict(row.sku.schedule.numbers)
-            return is_portable, is_whole, 0.0 if is_portable else taken(row.sku.schedule)
+            split = cls.split_of(descriptor, row.sku.schedule)
+            is_slow = split is not None and not split.is_fast(cls.sizes_of(descriptor), cls._itemsize_of(descriptor))
+            is_whole = split is None
+            return is_portable, is_slow, is_whole, 0.0 if is_portable else taken(row.sku.schedule)
 
         return tuple(sorted(super()._candidates(descriptor), key=place))
 

@@ -32,8 +32,8 @@ from .wording import did_you_mean
 from .yaml_source import YamlSource, read_yaml
 from .yaml_text import is_below, report
 
-# A text is checked only once, as it is read only once: specs are frozen.
-_CHECKED: dict[tuple[YamlSource, str, frozenset[tuple[str, Function]]], tuple[Loaded, ...]] = {}
+# A text is checked only once, wherever it is: specs are frozen.
+_CHECKED: dict[tuple[str, str, frozenset[tuple[str, Function]]], tuple[Loaded, ...]] = {}
 _MOST = 512  # of them
 _PRINTABLE = re.compile(r"[A-Za-z0-9_.+ /-]+")
 
@@ -161,11 +161,11 @@ def _needed(ops: Collection[str], loaded: Mapping[str, Loaded]) -> set[str]:
 
 def _of_file(source: YamlSource, name: str, functions: Functions) -> tuple[Loaded, ...]:
     """The op of a file, and its gradient where it says `backward`."""
-    key = source, name, frozenset(functions.items())
+    key = source.text, name, frozenset(functions.items())
     if (known := _CHECKED.get(key)) is not None:
-        return known
+        return tuple(replace(entry, source=replace(entry.source, path=source.path)) for entry in known)
     entries = tuple(_checked_file(source, name, functions))
-    if not entries[0].spec.by_hand:  # files beside it decide, too
+    if not any(entry.spec.by_hand for entry in entries):  # files beside it decide, too
         if len(_CHECKED) >= _MOST:
             _CHECKED.clear()
         _CHECKED[key] = entries

@@ -7,8 +7,7 @@ or expanded, and depth and number of values are bounded while reading.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -50,6 +49,8 @@ _SYNTAX: tuple[tuple[str, str, bool], ...] = (
     ("cannot start any token", "text cannot start with this character; quote the text", False),
 )
 
+_MOST = 512  # texts that are kept
+
 
 @dataclass(frozen=True, eq=False)
 class YamlSource:
@@ -59,6 +60,7 @@ class YamlSource:
     data: Any
     lines: Mapping[Loc, int] = field(repr=False)  # of the key or list item that introduces each location
     text_lines: Mapping[Loc, int] = field(repr=False)  # where the characters of each text begin
+    text: str = field(default="", repr=False)  # of the file
 
     def line(self, loc: Loc) -> int:
         """Line (from 1) of the key or item at `loc`, or of its nearest ancestor."""
@@ -79,17 +81,21 @@ class YamlSource:
         return report([f"{self.place(loc)}: {message}"])
 
 
+_READ: dict[str, YamlSource] = {}  # by text
+
+
 def read_yaml(path: Path) -> YamlSource:
     """Read one YAML document; raises `SpecError` (one line, ``path:line: what; the fix``) on errors.
 
-    A text is parsed only once, so the data must not be changed.
+    A text is parsed only once, wherever it is, so the data must not be changed.
     """
-    return _read(path, read_text(path))
-
-
-@lru_cache(maxsize=256)
-def _read(path: Path, text: str) -> YamlSource:
-    return _Builder(path).build(text)
+    text = read_text(path)
+    if (known := _READ.get(text)) is None:
+        known = _Builder(path).build(text)
+        if len(_READ) >= _MOST:
+            _READ.clear()
+        _READ[text] = known
+    return known if known.path == path else replace(known, path=path)
 
 
 class _Builder:
@@ -111,7 +117,7 @@ class _Builder:
             raise
         except (YAMLError, ValueError, OverflowError):  # the parser trusts the numbers in escapes
             refuse(self.path, self.reached, "an escape sequence is out of range; write the character itself")
-        return YamlSource(self.path, data, self.lines, self.text_lines)
+        return YamlSource(self.path, data, self.lines, self.text_lines, text)
 
     def _parse(self, text: str) -> Iterator[Any]:
         for event in YAML(typ="safe", pure=True).parse(text):

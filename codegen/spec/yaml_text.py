@@ -52,8 +52,8 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         refuse(path, line, f"byte 0x{raw[error.start]:02x} is not utf-8; save the file as utf-8")
-    bad = next((i for i, char in enumerate(text) if not (char.isprintable() or char == "\n")), None)
-    if bad is not None:
+    if not text.replace("\n", "").isprintable():
+        bad = next(i for i, char in enumerate(text) if not (char.isprintable() or char == "\n"))
         refuse(path, text.count("\n", 0, bad) + 1, about_character(text[bad]))
     return text
 

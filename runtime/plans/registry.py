@@ -67,6 +67,7 @@ class KernelRegistry:
 
     def __init__(self) -> None:
         self._rows: dict[KernelSku, Registered] = {}
+        self._index: tuple[object, int, dict[str, list[Registered]]] = self._rows, 0, {}  # by op, of so many rows
 
     def register(self, rows: Iterable[Registered]) -> None:
         """Add rows. A row may be registered twice (modules may be reloaded), but no other row of the same SKU."""
@@ -114,12 +115,21 @@ class KernelRegistry:
         """
         return tuple(
             row
-            for sku, row in self._rows.items()
-            if sku.op == op
-            and (element is None or sku.element == element)
-            and (arch is None or sku.fits(arch) is None)
+            for row in self._of(op)
+            if (element is None or row.sku.element == element)
+            and (arch is None or row.sku.fits(arch) is None)
             and (package is None or row.source.package == package)
         )
+
+    def _of(self, op: str) -> Iterable[Registered]:
+        """The rows of an op, by an index that is made anew when there are other rows."""
+        rows, count, by_op = self._index
+        if rows is not self._rows or count != len(self._rows):
+            by_op, table = {}, tuple(self)
+            for row in table:
+                by_op.setdefault(row.sku.op, []).append(row)
+            self._index = self._rows, len(table), by_op
+        return by_op.get(op, ())
 
     def __iter__(self) -> Iterator[Registered]:
         return iter(tuple(self._rows.values()))

@@ -2,7 +2,7 @@
 
 Tests marked `gpu` need as many CUDA devices as they say, and are skipped where there are fewer. Tests that are marked
 `frontends`, and all in folders of that name, need torch, jax or the tools of the site: they run with --frontends, and
-then nothing else does. No test needs a CUDA toolkit.
+then nothing else does. No test needs a CUDA toolkit. Tests marked `long` start first.
 """
 
 from __future__ import annotations
@@ -54,9 +54,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    others = [item for item in items if _needs_frontends(item) != config.getoption("frontends")]
-    config.hook.pytest_deselected(items=others)
-    items[:] = [item for item in items if item not in others]
+    wanted = config.getoption("frontends")
+    config.hook.pytest_deselected(items=[item for item in items if _needs_frontends(item) != wanted])
+    items[:] = [item for item in items if _needs_frontends(item) == wanted]
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)  # so that no worker is left with one alone
     devices = query("cuDeviceGetCount") if CudaDevice.available() else 0
     for item in items:
         needed = max((marker.args[0] if marker.args else 1 for marker in item.iter_markers("gpu")), default=0)

@@ -273,6 +273,7 @@ def test_without_its_tools_a_site_writes_nothing(tmp_path: Path, monkeypatch: py
     assert not any(folder.exists() for folder in folders)
 
 
+@pytest.mark.long
 @pytest.mark.frontends
 @pytest.mark.filterwarnings("default")
 def test_the_site_is_whole(site: Path) -> None:
@@ -282,6 +283,7 @@ def test_the_site_is_whole(site: Path) -> None:
     assert "Errors as a part of their bound" in (site / "ops" / "rms_norm.html").read_text()
 
 
+@pytest.mark.long
 @pytest.mark.frontends
 @pytest.mark.filterwarnings("default")
 def test_a_browser_shows_it_without_a_complaint_and_without_a_network(site: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 from baracuda.runtime import REGISTRY, Registered
@@ -13,7 +12,7 @@ from baracuda.runtime import REGISTRY, Registered
 from ..problems.subject import Subject
 from .mutants.kernels import SPEC, Mutant
 from .mutants.targets import representatives
-from .tree_run import Tree, tested
+from .tree_run import Tree, is_sound, tested
 from .tree_trial import Question
 from .verdict import KILLED, SAME, SURVIVED, Verdict
 
@@ -56,10 +55,8 @@ class TreeBench:
         return Question(ops, kernels=tuple(row.sku.symbol for row in kernels[: max(2, len(ops))]), watched=False)
 
     def _is_sound(self, question: Question, case: str) -> bool:
-        """Whether a case passes on the unchanged checkout."""
         if case not in self._sound:
-            with closing(tested(self.unchanged, replace(question, only=case))) as found:
-                self._sound[case] = next(found, None) is None
+            self._sound[case] = is_sound(self.unchanged, question, case)
         return self._sound[case]
 
 

@@ -18,7 +18,7 @@ Row = dict[str, object]
 
 @dataclass(frozen=True)
 class TableReport:
-    """Defects, and the outcomes by id: of those that were judged, and by op of the unchanged tree."""
+    """Defects, and the outcomes by id of those that were judged."""
 
     defects: Sequence[Defect]
     outcomes: Mapping[str, Outcome]
@@ -49,10 +49,9 @@ class TableReport:
         return [{"defect": d.id, "stratum": d.stratum, "verdict": self._word(d), "wrong": d.wrong} for d in left]
 
     def objections(self) -> list[Row]:
-        """The cases that object to the unchanged tree, which are not asked about defects."""
-        ops = dict.fromkeys(op for defect in self.judged for op in defect.ops)
-        found = [(op, self.outcomes[op].verdict) for op in ops if op in self.outcomes]
-        return [{"op": op, "case": case} for op, verdict in found for case in verdict.stage.splitlines()]
+        """The cases that object to the unchanged tree, and so do not count."""
+        cases = dict.fromkeys(case for defect in self.judged for case in self.outcomes[defect.id].unsound)
+        return [{"case": case} for case in cases]
 
     def markdown(self, title: str, notes: Sequence[str] = ()) -> str:
         """The whole report as a page."""

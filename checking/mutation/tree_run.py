@@ -10,9 +10,9 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from itertools import zip_longest
 from pathlib import Path
@@ -69,35 +69,64 @@ class Tree:
             return (_lines(complaints)[0] or _lines(said)[-1]) if process.returncode else None
 
 
-def judge(defect: Defect, root: Path, variables: Mapping[str, str], without: Sequence[str]) -> Verdict:
-    """What objects first to a defect of the checkout `root`, or that nothing does; some cases are not asked.
+def judge(defect: Defect, root: Path, variables: Mapping[str, str]) -> tuple[Verdict, tuple[str, ...]]:
+    """What objects first to a defect of the checkout `root`, or that nothing does, and the cases that do not count.
 
-    SAME where every kernel of its ops has the same machine code.
+    Those object to the unchanged checkout, too. SAME where every kernel of its ops has the same machine code.
     """
+    unchanged, unsound = Tree(root, variables), list[str]()
     with tempfile.TemporaryDirectory(prefix="baracuda-defect-") as folder:
         tree = Tree.copy_of(root, Path(folder), variables)
         defect.apply(tree.root)
-        files = [edit.file for edit in defect.edits]
-        if any(file.startswith(_GENERATING) for file in files) and (said := tree.refusal("generate")):
-            return Verdict(KILLED, "generate", said)
-        of_headers = all(file.startswith(_HEADERS) for file in files)
-        question = Question(defect.ops, tuple(without), str(root / _HEADERS) if of_headers else "")
-        with closing(tested(tree, question)) as found:
-            verdict = next(found, Verdict(SURVIVED))
-        if verdict.what not in (SURVIVED, SAME):
-            return verdict
-        if refused := _refused(tree, defect.ops, compares=verdict.what != SAME):
-            return refused
-        of_kernels = all(file.startswith(_OF_KERNELS) for file in files)
-        return Verdict(SAME if of_kernels and _same_code(tree, Tree(root, variables), defect.ops) else SURVIVED)
+        verdict = _judged(defect, tree, unchanged, unsound)
+    return verdict, tuple(unsound)
 
 
-def _refused(tree: Tree, ops: Sequence[str], *, compares: bool) -> Verdict | None:
-    """The objection of `compare` or `check` to `ops`, or None."""
+def _judged(defect: Defect, tree: Tree, unchanged: Tree, unsound: list[str]) -> Verdict:
+    files = [edit.file for edit in defect.edits]
+    if any(file.startswith(_GENERATING) for file in files) and (said := tree.refusal("generate")):
+        return Verdict(KILLED, "generate", said)
+    of_headers = all(file.startswith(_HEADERS) for file in files)
+    question = Question(defect.ops, unchanged=str(unchanged.root / _HEADERS) if of_headers else "")
+    verdict = _first_objection(tree, unchanged, question, unsound)
+    if verdict.what not in (SURVIVED, SAME):
+        return verdict
+    if refused := _refused(tree, unchanged, defect.ops, compares=verdict.what != SAME):
+        return refused
+    of_kernels = all(file.startswith(_OF_KERNELS) for file in files)
+    return Verdict(SAME if of_kernels and _same_code(tree, unchanged, defect.ops) else SURVIVED)
+
+
+def _first_objection(tree: Tree, unchanged: Tree, question: Question, unsound: list[str]) -> Verdict:
+    """The first case that objects to a tree and not to the unchanged one; `unsound` gets those that object to both.
+
+    A crash ends all cases, so that without one that crashes in both, cases begin anew.
+    """
+    asked = -1
+    while asked < len(unsound):
+        asked = len(unsound)
+        with closing(tested(tree, replace(question, without=tuple(unsound)))) as found:
+            for verdict in found:
+                if verdict.what == SAME or is_sound(unchanged, question, verdict.stage):
+                    return verdict
+                unsound.append(verdict.stage)
+    return Verdict(SURVIVED)
+
+
+def is_sound(unchanged: Tree, question: Question, case: str) -> bool:
+    """Whether a case passes on the unchanged checkout."""
+    with closing(tested(unchanged, replace(question, only=case, unchanged=""))) as found:
+        return next(found, None) is None
+
+
+def _refused(tree: Tree, unchanged: Tree, ops: Sequence[str], *, compares: bool) -> Verdict | None:
+    """The objection of `compare` or `check` to `ops`, or None; raises InvalidProblem if the unchanged tree has one."""
     with_torch = compares and find_spec("torch") is not None
     comparing = "compare", *ops, "--device", "host", "--count", str(_PROBLEMS), "--jobs", "1"
     for command in ([comparing] if with_torch else []) + [("check", *ops)]:
         if said := tree.refusal(*command):
+            if before := unchanged.refusal(*command):
+                raise InvalidProblem(f"{command[0]} objects to {' '.join(ops)} without a defect: {before}")
             return Verdict(KILLED, command[0], said)
     return None
 
@@ -146,62 +175,20 @@ def _lines(said: str) -> list[str]:
     return [line.strip()[:_SAID] for line in said.splitlines() if line.strip()] or [""]
 
 
-def unchanged(op: str, root: Path, variables: Mapping[str, str]) -> Verdict:
-    """What the tests of an op say of the checkout `root` as it is: the names of the cases that object, one a line.
-
-    Raises InvalidProblem where another command objects.
-    """
-    with tempfile.TemporaryDirectory(prefix="baracuda-defect-") as folder:
-        tree = Tree.copy_of(root, Path(folder), variables)
-        if refused := _refused(tree, (op,), compares=True):
-            raise InvalidProblem(f"{refused.stage} objects to {op} as it is: {refused.said}")
-        found = list(tested(tree, Question((op,))))
-        cases = "\n".join(verdict.stage for verdict in found)
-        return Verdict(KILLED, cases, found[0].said) if found else Verdict(SURVIVED)
-
-
-@dataclass(frozen=True)
-class Plant:
-    """A defect to be judged, without the cases that object anyway; without one, the tree of an op as it is."""
-
-    op: str
-    defect: Defect | None = None
-    without: tuple[str, ...] = ()
-
-
-def planted(plant: Plant) -> Outcome:
-    """The outcome of a defect, or of an op, under its name, in the checkout of this process."""
+def planted(defect: Defect) -> Outcome:
+    """The outcome of a defect in the checkout of this process."""
     start, root = time.monotonic(), installed("baracuda.runtime").resolve().parent
-    variables = {"BARACUDA_CACHE_DIR": str(cache_root())}
-    if plant.defect is None:
-        name, verdict = plant.op, unchanged(plant.op, root, variables)
-    else:
-        name, verdict = plant.defect.id, judge(plant.defect, root, variables, plant.without)
-    return Outcome(name, verdict, round(time.monotonic() - start, 2))
+    verdict, unsound = judge(defect, root, {"BARACUDA_CACHE_DIR": str(cache_root())})
+    return Outcome(defect.id, verdict, round(time.monotonic() - start, 2), unsound)
 
 
-def run(
-    defects: Sequence[Defect], within: Pool, known: Mapping[str, Outcome], report: Callable[[Outcome], None]
-) -> None:
-    """Judge `defects`, and before them the unchanged tree for each op that is not `known`.
-
-    Its outcomes have the names of ops as their ids. Raises InvalidProblem at the end for those whose process was lost.
-    """
-    cleared = dict(known)
-
-    def all_of(plants: Iterable[Plant]) -> None:
-        lost = []
-        for plant, outcome in each(within, planted, deque(plants)):
-            if isinstance(outcome, Lost):
-                lost.append(f"{plant.defect.id if plant.defect else plant.op} was not judged: {outcome}")
-            else:
-                cleared[outcome.id] = outcome
-                report(outcome)
-        if lost:
-            raise InvalidProblem("\n".join(lost))
-
-    def cases(defect: Defect) -> tuple[str, ...]:
-        return tuple(case for op in defect.ops for case in cleared[op].verdict.stage.splitlines())
-
-    all_of(map(Plant, dict.fromkeys(op for defect in defects for op in defect.ops if op not in known)))
-    all_of(Plant(defect.ops[0], defect, cases(defect)) for defect in defects)
+def run(defects: Sequence[Defect], within: Pool, report: Callable[[Outcome], None]) -> None:
+    """Judge `defects`; raises InvalidProblem at the end for those whose process was lost."""
+    lost = []
+    for defect, outcome in each(within, planted, deque(defects)):
+        if isinstance(outcome, Lost):
+            lost.append(f"{defect.id} was not judged: {outcome}")
+        else:
+            report(outcome)
+    if lost:
+        raise InvalidProblem("\n".join(lost))

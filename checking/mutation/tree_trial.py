@@ -9,12 +9,12 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import astuple, dataclass
-from functools import partial
-from itertools import islice
+from functools import cache, partial
 from pathlib import Path
 
 from baracuda.runtime import CompileError, KernelSku
@@ -36,6 +36,8 @@ _OF_GPUS = "test conversions[", "test gpu_code["  # cases that see what only GPU
 _QUICK = 3  # kernels on which small problems come before everything else
 _LAUNCH_SECONDS = 30.0  # which no launch takes that ends
 _HOST_HEADERS = INCLUDE.parent / "host" / "include"
+_DECIDES = re.compile(r"^[ \t]*#[ \t]*(?:if|elif|include)(?:.*\\\n)*.*", re.MULTILINE)
+_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,8 @@ def objections(question: Question, begins: Callable[[str], None]) -> Iterator[Ve
             yield Verdict(STILLBORN, case.name, in_one_line(error))
         except Exception as error:  # what a defect leads to is not known beforehand
             yield Verdict(KILLED, case.name, in_one_line(error))
+        if question.only:
+            return
     if only_gpus:
         yield Verdict(SAME)
 
@@ -133,14 +137,36 @@ def _subjects(ops: Sequence[str]) -> list[Subject]:
 
 def _differs(ops: Sequence[str], include: Path) -> bool:
     """Whether the host compiler sees another text of any kernel with the headers in `include`."""
-    sources: dict[object, KernelSource] = {}
+    deciding = frozenset[str]().union(*(_deciding(path.read_text()) for path in _headers(include)))
+    seen: set[Hashable] = set()
     for sku in _kernels("accuracy", Question(tuple(ops))):
-        problem = max(chosen.problems_of(sku.op, sku.symbol), key=lambda problem: problem.size)
-        for source in islice(problem.plan.sources(), 1):  # an empty problem has none
-            sources.setdefault((source.path, *(define.partition("=")[0] for define in source.defines)), source)
-    seen = [(source, target) for source in sources.values() for target in (gpu_code.OLDEST, gpu_code.NEWEST)]
-    texts = [(_preprocessed(*kernel, INCLUDE), _preprocessed(*kernel, include)) for kernel in seen]
-    return any(now is None or now != before for now, before in texts)
+        for problem in chosen.problems_of(sku.op, sku.symbol):
+            for source in problem.plan.sources():
+                names = deciding | _deciding(source.text)
+                defines = frozenset(define for define in source.defines if define.partition("=")[0] in names)
+                if (source.path, defines) not in seen and _sees(source, include):
+                    return True
+                seen.add((source.path, defines))
+    return False
+
+
+def _headers(include: Path) -> Iterator[Path]:
+    return (path for folder in (INCLUDE, include, _HOST_HEADERS) for path in folder.rglob("*") if path.is_file())
+
+
+@cache
+def _deciding(text: str) -> frozenset[str]:
+    """The words that decide which lines of `text` a compiler sees, and which files."""
+    return frozenset(word for line in _DECIDES.findall(text) for word in _WORD.findall(line))
+
+
+def _sees(source: KernelSource, include: Path) -> bool:
+    """Whether the host compiler sees another text of `source` with the headers in `include`."""
+    for target in (gpu_code.OLDEST, gpu_code.NEWEST):
+        now = _preprocessed(source, target, INCLUDE)
+        if now is None or now != _preprocessed(source, target, include):
+            return True
+    return False
 
 
 def _preprocessed(source: KernelSource, target: str, include: Path) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple, dataclass
 
 from .forked import Died, apart
@@ -23,11 +23,12 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A mutant's verdict, and the seconds it took."""
+    """A mutant's verdict, the seconds it took, and the cases that do not count, since they object without it, too."""
 
     id: str
     verdict: Verdict
     seconds: float
+    unsound: Sequence[str] = ()
 
 
 def first_objection(stages: Iterable[Stage]) -> Verdict:

@@ -55,10 +55,9 @@ def mutate_table(
 
         def judged(outcome: Outcome) -> None:
             record.add(outcome)
-            if outcome.id in {defect.id for defect in left}:
-                step()
+            step()
 
-        run(left, within, record.outcomes, judged)
+        run(left, within, judged)
     report = TableReport(defects, record.outcomes)
     if out is not None:
         out.write_text(report.markdown("Defects of the table", _notes()), encoding="utf-8")

@@ -60,5 +60,10 @@ def extremes(rng: np.random.Generator, shape: tuple[int, ...], of: np.iinfo[Any]
     return drawn
 
 
+def far(rng: np.random.Generator, drawn: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """`drawn` whole numbers of 64 bits, two thirds of them far away, of which the lower half is as it was."""
+    return drawn + rng.choice(np.array([-1 << 32, 0, 1 << 32]), drawn.shape)
+
+
 STYLES = {"normal": normal, "below": below, "spread": spread, "constant": constant, "cancelling": cancelling}
 STYLES |= {"ties": ties, "lowest": lowest, "highest": highest}

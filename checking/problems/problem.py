@@ -19,7 +19,7 @@ from baracuda.codegen.spec.parts import TensorSpec
 from baracuda.codegen.spec.spec import OpSpec, ProgramSpec
 from baracuda.runtime import BaracudaError, ElementKind, KernelSku, PlanPreference, TensorView
 
-from .numbers import STYLES, extremes, normal
+from .numbers import STYLES, extremes, far, normal
 from .of_kernels import OfKernels
 from .subject import Subject
 
@@ -242,6 +242,11 @@ class Problem(OfKernels):
         own = self.spec.tests.ranges.get(name)
         return own or (self.forward.tests.ranges.get(name) if self.forward else None)
 
+    def may_be_far(self, name: str, kind: ElementKind) -> bool:
+        """Whether an array has places that there are and any others, beyond 32 bits: its range has some below 0."""
+        low = (self._range(name) or (0, 0))[0]
+        return kind == ElementKind.I64 and -(2**31) < low < 0
+
     def _values(
         self, rng: np.random.Generator, style: str, shape: tuple[int, ...], kind: ElementKind, name: str
     ) -> np.ndarray[Any, Any]:
@@ -252,8 +257,9 @@ class Problem(OfKernels):
             if style == "extremes" and value_range is None:
                 return extremes(rng, shape, np.iinfo(numpy))
             low, high = value_range or ((0, 100) if kind.value[0] == "u" else (-100, 100))
-            return rng.integers(int(low), int(high) + 1, shape).astype(numpy)
-        style = "normal" if style == "extremes" else style
+            drawn = rng.integers(int(low), int(high) + 1, shape).astype(numpy)
+            return far(rng, drawn) if style == "far" and self.may_be_far(name, kind) else drawn
+        style = "normal" if style in ("extremes", "far") else style
         if value_range is not None:
             return rng.uniform(*value_range, shape).astype(numpy)
         if kind.value[0] == "c":

@@ -50,6 +50,12 @@ def check_ties(problem: Problem, memory: Memory) -> None:
         check_problem(problem, memory, style="highest", variant="nothing but the highest")
 
 
+def check_far_places(problem: Problem, memory: Memory) -> None:
+    """Places that lie far from all that there are do not exist, whatever their lower 32 bits say."""
+    if any(problem.may_be_far(name, kind) for name, kind in problem.stored_types().items()):
+        check_problem(problem, memory, style="far", variant="places beyond 32 bits")
+
+
 def _check_special_elements(problem: Problem, memory: Memory) -> None:
     for name in (n for n in problem.arguments if n in problem.spec.inputs and n not in problem.saved):
         drawn = problem.draw(seed=8)

@@ -200,6 +200,7 @@ def _reads_batch(subject: Subject, sku: KernelSku) -> bool:
 def test_special_values(sku: KernelSku, memory: Memory) -> None:
     special_values.check_special_values(smallest(sku), memory)
     special_values.check_ties(middling(sku), memory)
+    special_values.check_far_places(middling(sku), memory)
 
 
 if _device() == "cuda":

@@ -15,7 +15,7 @@ from baracuda.codegen.program import parse
 from baracuda.codegen.program.tree import Query, walk
 from baracuda.codegen.spec.scope import scope_of
 from baracuda.codegen.spec.spec import OpSpec, ProgramSpec
-from baracuda.runtime import BaracudaError, PlanPreference, Unsupported
+from baracuda.runtime import BaracudaError, PlanPreference, Unsupported, get_device
 
 from ..oracles.oracle import with_saved
 from ..problems.problem import Arrays, Problem
@@ -41,19 +41,28 @@ def check_orders(problem: Problem, memory: HostMemory) -> None:
     arrays, _ = with_saved(problem, problem.draw(seed=12), problem.stored_types(), problem.draw_hidden(seed=12))
     base = arrange(problem, arrays, memory).run()
     _require_moved(problem, arrays, base)
-    before = device.order, device.seed, device.workers, device.blocks, device.multiprocessors
+    before = device.order, device.seed, device.workers, device.blocks
     try:
         for order in _ORDERS:
             device.order, device.seed, device.workers, device.blocks = order
             outputs = arrange(problem, arrays, memory).run()
             require_same(problem, base, outputs, promised_by(problem, "deterministic"), f"order {order}")
-        device.order, device.seed, device.workers, device.blocks, _ = before
+    finally:
+        device.order, device.seed, device.workers, device.blocks = before
+    check_multiprocessors(problem, arrays, base, memory)
+
+
+def check_multiprocessors(problem: Problem, arrays: Arrays, base: Arrays, memory: Memory) -> None:
+    """Outputs that are to have their bits everywhere keep those of `base` in grids for other devices."""
+    device: Any = get_device(memory.name)
+    before = device.multiprocessors
+    try:
         for device.multiprocessors in _MULTIPROCESSORS:
             outputs = arrange(problem, arrays, memory).run(anew(problem).plan)
             change = f"{device.multiprocessors} multiprocessors"
             require_same(problem, base, outputs, promised_by(problem, "bit_stable_across_arch"), change)
     finally:
-        device.order, device.seed, device.workers, device.blocks, device.multiprocessors = before
+        device.multiprocessors = before
 
 
 def check_architectures(problem: Problem, archs: Collection[str], memory: Memory) -> None:
@@ -131,16 +140,20 @@ def _require_same_rows(whole: Problem, part: Problem, promised: list[str], memor
 
 
 def _places(whole: Problem, part: Problem) -> Sequence[int]:
-    """Where in the whole the part is to begin: everywhere, in large batches at some places, in a sampled run at one.
+    """Where in the whole the part is to begin: everywhere, in large batches at some places, in a sampled run at one."""
+    places = every_place(whole, part)
+    if SAMPLE in os.environ:
+        return [places[crc32(label_of(whole).encode()) % len(places)]]
+    last, turns = len(places) - 1, min(len(places) - 1, _MOST_PLACES)
+    return sorted({places[last * turn // max(turns, 1)] for turn in range(turns + 1)})
+
+
+def every_place(whole: Problem, part: Problem) -> Sequence[int]:
+    """Where in the whole the part may begin.
 
     Where a program numbers the batch, as rows that arrays of ends give to groups, it begins where the whole does.
     """
-    last = (whole.batch or 0) - (part.batch or 0)
-    if _is_numbered(whole.spec):
-        return [0]
-    if SAMPLE in os.environ:
-        return [crc32(label_of(whole).encode()) % (last + 1)]
-    return sorted({last * turn // min(last, _MOST_PLACES) for turn in range(min(last, _MOST_PLACES) + 1)})
+    return range(1 if _is_numbered(whole.spec) else (whole.batch or 0) - (part.batch or 0) + 1)
 
 
 def _is_numbered(spec: OpSpec) -> bool:
@@ -184,7 +197,10 @@ def _late_and(problem: Problem, arrays: Arrays, memory: HostMemory, plan: Any, *
 
 
 def _from(array: np.ndarray[Any, Any], shape: tuple[int, ...], share: Fraction) -> np.ndarray[Any, Any]:
+    return np.array(array[cut(array.shape, shape, share)])  # also of no axes
+
+
+def cut(whole: Sequence[int], part: Sequence[int], share: Fraction) -> tuple[slice, ...]:
     """The part of a shape that begins after a share of what is beyond it, along each axis."""
-    starts = [int((whole - part) * share) for whole, part in zip(array.shape, shape, strict=True)]
-    cut = tuple(slice(start, start + part) for start, part in zip(starts, shape, strict=True))
-    return np.array(array[cut])  # also of no axes
+    starts = [int((extent - size) * share) for extent, size in zip(whole, part, strict=False)]
+    return tuple(slice(start, start + size) for start, size in zip(starts, part, strict=True))

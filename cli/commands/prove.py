@@ -168,6 +168,23 @@ def golden(**options: Any) -> None:
 @arguments.OPS
 @arguments.ANY_SPECS
 @arguments.PACKAGE
+@click.option("--device", type=click.Choice(["cuda", "host"]), help="Default: the GPU, if there is one.")
+@click.option("--minutes", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True, help="How long.")
+@click.option("--runs", type=click.IntRange(1), help="Run each kernel so often instead, at every place of its batch.")
+@click.option("--threads", type=click.IntRange(1), default=8, show_default=True)
+@click.option("--streams", type=click.IntRange(1), default=4, show_default=True, help="Of each thread, on a GPU.")
+@arguments.JSON
+def soak(**options: Any) -> None:
+    """Run kernels under load, at other addresses and places; exit 1 if bits change or memory and handles grow."""
+    from ..prove.soak import soak
+
+    arguments.end(soak(**options))
+
+
+@main.command()
+@arguments.OPS
+@arguments.ANY_SPECS
+@arguments.PACKAGE
 @click.option("--tools", default="memcheck,racecheck,initcheck,synccheck", show_default=True)
 @click.option("--shard", default="1/1", show_default=True, help="I/N: the I-th of N equal shares.")
 @click.option("--state", type=click.Path(path_type=Path), help="Record progress here and resume from it.")

@@ -66,7 +66,7 @@ class Tensor:
     def bits(self, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Values as `Slab.words` has them."""
         flat = np.ascontiguousarray(values).reshape(-1)
-        return flat.view(self.word).reshape(*self.shape, *self.parts)
+        return flat.view(self.word).reshape((*self.shape, *self.parts))
 
 
 class Places:

@@ -39,10 +39,15 @@ class Golden:
     steady: bool  # whether `others` are the same with any compiler of the device
 
 
-def golden_of(subject: Subject, memory: Memory, arch: str, but: Collection[str] = ()) -> list[Golden]:
-    """Those of an op's sample that `arch` runs, but for the kernels that these names are of."""
-    fitting = (problem for problem in sampled(subject) if problem.plan.sku.fits(arch) is None)
-    return [_computed(problem, memory) for problem in fitting if str(problem.plan.sku) not in but]
+def fitting(subject: Subject, arch: str, but: Collection[str] = ()) -> list[Problem]:
+    """An op's sample that `arch` runs, but for the kernels that these names are of."""
+    runs = (problem for problem in sampled(subject) if problem.plan.sku.fits(arch) is None)
+    return [problem for problem in runs if str(problem.plan.sku) not in but]
+
+
+def golden_of(problems: Iterable[Problem], memory: Memory) -> list[Golden]:
+    """What their kernels compute."""
+    return [_computed(problem, memory) for problem in problems]
 
 
 def _computed(problem: Problem, memory: Memory) -> Golden:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from math import gcd
 from typing import Any
 
@@ -50,6 +49,12 @@ class Case:
     @property
     def name(self) -> str:
         return f"{self.problem.plan.sku.symbol} on {self.problem.descriptor}"
+
+    def compilations(self) -> Iterator[Callable[[], None]]:
+        """Tasks that load every kernel that runs."""
+        for problem, places in zip((self.problem, *self.parts), self.places, strict=True):
+            for unit in places.units:
+                yield partial(places.bind, problem, unit)
 
     def run_first(self, memory: Memory, library: Any) -> None:
         """Compute what later runs must repeat, here alone; raises AssertionError if grids change promised bits."""
@@ -103,14 +108,6 @@ def cases_of(subject: Subject, arch: str, device: str) -> Iterator[Case]:
             parts = [part for part in _parts(problem) if part.plan.sku.fits(arch) is None]
             places = [Places(p, device) for p in (problem, *parts)]
             yield Case(problem, parts, places, [len(every_place(problem, part)) for part in parts])
-
-
-def prepare(cases: Iterable[Case], device: str, jobs: int, step: Callable[[], None]) -> None:
-    """Compile and load all kernels, in threads."""
-    problems = [problem for case in cases for problem in (case.problem, *case.parts)]
-    with ThreadPoolExecutor(jobs) as pool:
-        for _ in pool.map(lambda problem: problem.plan.prepare(device), problems):
-            step()
 
 
 def _parts(problem: Problem) -> Iterator[Problem]:

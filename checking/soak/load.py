@@ -130,7 +130,7 @@ class Load:
 
     def _run(self, index: int, number: int, slot: Slot, rng: random.Random) -> None:
         problem, places, inputs, outputs, numbers = self.cases[index].turn(number)
-        (offsets, end), slab = places.draw(rng), slot.slab
+        (offsets, end), slab = places.draw(rng, rng.choice(places.units)), slot.slab
         slab.bytes[:end].fill(_POISON[number % len(_POISON)])
         for name, bits in inputs.items():
             slab.words(offsets[name], places.tensors[name])[...] = bits

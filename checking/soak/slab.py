@@ -18,8 +18,8 @@ from ..problems.problem import Problem
 from ..trials.memory import packed_along
 
 _ALIGNED = 512  # bytes, of a slab
-_GAPS = 8  # a tensor begins up to so many units behind the one before
-_UNITS = (1, 16, 256)  # bytes that addresses may be multiples of, where a tensor's element is no larger
+_GAPS = 8  # a tensor begins up to so many steps of two units behind the one before
+_UNITS = (1, 16, 256)  # bytes that addresses are odd multiples of; no less than a tensor's element
 _SCRATCH = 16  # bytes that a workspace is aligned to
 
 
@@ -76,23 +76,27 @@ class Places:
         kinds, self.device = problem.stored_types(), device
         self.tensors = {name: _tensor(problem, name, kinds[name]) for name in problem.arguments}
         self.scratch: int = problem.plan.workspace_bytes
-        self.unit = next((unit for unit in _UNITS if self._serves(problem, unit)), _ALIGNED)
+        self.units = tuple(unit for unit in _UNITS if self._serves(problem, unit)) or (_ALIGNED,)
 
     @property
     def most(self) -> int:
         """Bytes that are always enough."""
-        room = (_GAPS + 1) * _ALIGNED
+        room = (2 * _GAPS + 2) * _ALIGNED
         return sum(tensor.nbytes + room for tensor in self.tensors.values()) + self.scratch + room
 
-    def draw(self, rng: random.Random) -> tuple[dict[str, int], int]:
+    def draw(self, rng: random.Random, unit: int) -> tuple[dict[str, int], int]:
         """Offsets by argument, "" for the workspace, and where the last one ends."""
-        offsets, end, unit = {}, 0, max(self.unit, rng.choice(_UNITS))  # as vectors need it, or not
+        offsets, end = {}, 0
         for name in rng.sample([*self.tensors, ""], len(self.tensors) + 1):
             tensor = self.tensors.get(name)
             step = max(unit, tensor.kind.row.bytes) if tensor else _SCRATCH
-            offsets[name] = -(-end // step) * step + rng.randrange(_GAPS) * step
+            offsets[name] = (-(-end // (2 * step)) + rng.randrange(_GAPS)) * 2 * step + step
             end = offsets[name] + (tensor.nbytes if tensor else self.scratch)
         return offsets, end
+
+    def bind(self, problem: Problem, unit: int) -> None:
+        """Compile and load what runs for tensors at multiples of `unit`."""
+        problem.plan.bind(**self._somewhere(problem, unit))
 
     def arguments(self, problem: Problem, slab: Slab, offsets: Mapping[str, int]) -> dict[str, Any]:
         """What `run` is given, the workspace included."""
@@ -108,14 +112,13 @@ class Places:
         return TensorView(pointer, tensor.shape, tensor.strides, tensor.kind, self.device, False, None, owner)
 
     def _serves(self, problem: Problem, unit: int) -> bool:
-        """Whether the problem's kernel serves tensors at odd multiples of so many bytes, or of their elements'."""
-        slab, offsets, end = Slab(np, 0), {}, 0
-        for name, tensor in [*self.tensors.items(), ("", Tensor((self.scratch,), (1,), ElementKind.U8))]:
-            step = max(unit, tensor.kind.row.bytes) if name else _SCRATCH
-            offsets[name] = -(-end // _ALIGNED) * _ALIGNED + step
-            end = offsets[name] + tensor.nbytes
-        verdict = problem.plan.can_implement(**self.arguments(problem, slab, offsets))
+        """Whether the problem's kernel serves tensors at multiples of so many bytes."""
+        verdict = problem.plan.can_implement(**self._somewhere(problem, unit))
         return bool(verdict) and verdict.sku == problem.plan.sku
+
+    def _somewhere(self, problem: Problem, unit: int) -> dict[str, Any]:
+        """Arguments that only look like arrays, at some such addresses."""
+        return self.arguments(problem, Slab(np, 0), self.draw(random.Random(0), unit)[0])
 
 
 def _tensor(problem: Problem, name: str, kind: ElementKind) -> Tensor:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import click
 
 from baracuda.checking.golden import table
-from baracuda.checking.golden.hashes import golden_of
+from baracuda.checking.golden.hashes import fitting, golden_of
 from baracuda.checking.problems.subject import Subject
 from baracuda.checking.trials.memory import memory_of
+from baracuda.checking.trials.ready import bind, in_threads
 from baracuda.codegen.project import plans_of, refuse_none, refuse_ungenerated, refuse_unknown
 from baracuda.codegen.spec.load import load_folder
 from baracuda.runtime import DriverError, InvalidProblem, get_device
@@ -33,11 +35,18 @@ def golden(ops: Sequence[str], specs: Path, package: str, device: str, update: b
     memory, (arch, column) = memory_of(device), column_of(device)
     recorded, wrong = table.read(specs), []
     lines = {} if update and not ops else {**recorded}
+    problems = {}
+    with progress("problems", len(chosen)) as step:
+        for op in chosen:
+            but = () if update else table.silent(table.of_op(recorded, op), column)
+            problems[op] = fitting(Subject(loaded[op], loaded, package), arch, but)
+            step()
+    every = [problem for of_op in problems.values() for problem in of_op]
+    with progress("kernels", len(every)) as step:
+        in_threads((partial(bind, problem, memory) for problem in every), step)
     with progress("golden hashes", len(chosen)) as step:
         for op in chosen:
-            before = table.of_op(recorded, op)
-            but = () if update else table.silent(before, column)
-            computed = golden_of(Subject(loaded[op], loaded, package), memory, arch, but)
+            before, computed = table.of_op(recorded, op), golden_of(problems[op], memory)
             if update:
                 try:
                     after = table.updated(op, before, computed, column, arch)

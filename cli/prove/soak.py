@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,11 +10,12 @@ import click
 import numpy as np
 
 from baracuda.checking.problems.subject import Subject
-from baracuda.checking.soak.case import Case, cases_of, prepare
+from baracuda.checking.soak.case import Case, cases_of
 from baracuda.checking.soak.load import Load, Until
 from baracuda.checking.soak.shortage import shortage
 from baracuda.checking.soak.usage import Usage, grown, usage
 from baracuda.checking.trials.memory import Memory, memory_of
+from baracuda.checking.trials.ready import in_threads
 from baracuda.codegen.project import plans_of, refuse_none, refuse_ungenerated, refuse_unknown
 from baracuda.codegen.spec.load import load_folder
 from baracuda.runtime import DriverError, Unsupported, get_device
@@ -86,8 +86,9 @@ def _cases(ops: Sequence[str], specs: Path, package: str, memory: Memory) -> lis
 
 def _first_runs(cases: Sequence[Case], memory: Memory, library: object) -> list[str]:
     """Compile by all cores, then run each case alone: what is wrong with that."""
-    with progress("kernels", sum(1 + len(case.parts) for case in cases)) as step:
-        prepare(cases, memory.name, len(os.sched_getaffinity(0)), step)
+    tasks = [task for case in cases for task in case.compilations()]
+    with progress("kernels", len(tasks)) as step:
+        in_threads(tasks, step)
     wrong = []
     with progress("first runs", len(cases)) as step:
         for case in cases:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from baracuda.checking.golden import table
-from baracuda.checking.golden.hashes import golden_of
+from baracuda.checking.golden.hashes import fitting, golden_of
 from baracuda.checking.problems.subject import Subject
 from baracuda.checking.trials.memory import memory_of
 from baracuda.cli.prove.golden import column_of
@@ -23,5 +23,5 @@ RECORDED = table.read(SPECS)
 def test_bits_are_those_of_the_golden_hashes(op: str) -> None:
     (arch, device), lines = column_of("cuda"), table.of_op(RECORDED, op)
     subject = Subject(LOADED[op], LOADED, "baracuda.generated")
-    computed = golden_of(subject, memory_of("cuda"), arch, table.silent(lines, device))
+    computed = golden_of(fitting(subject, arch, table.silent(lines, device)), memory_of("cuda"))
     assert [*table.complaints(op, lines, computed, device, arch)] == []

@@ -47,6 +47,8 @@ def soak(
     cases = _cases(ops, specs, package, memory)
     wrong = _first_runs(cases, memory, library) + shortage(memory, library)
     load = Load(cases, library, threads, _STREAMS.get(device, streams))
+    with load.phase(Until(end=threads)):
+        pass  # libraries compile and load what they need
     rows: list[Row] = []
     measured: list[Usage] = []
     with progress("phases", _PHASES) as step:

@@ -269,6 +269,7 @@ def test_every_extent_is_several_tiles(symbol: str) -> None:
 def test_two_clusters_take_several_rows(op: str) -> None:
     subject = Subject(LOADED[op], LOADED, "baracuda.generated")
     clusters = [sku for sku in skus(subject) if sku.tile.cluster > 1]
+    assert clusters
     for sku in clusters:
         problem = with_turns(subject, sku, problems(subject, sku))
         assert (problem.plan.sku.tile.blocks, problem.plan.sku.symbol, problem.batch) == (2, sku.symbol, 5)
@@ -287,7 +288,8 @@ def test_bits_that_another_architecture_does_not_give_are_objected_to() -> None:
 def test_random_rows_reach_clusters() -> None:
     """Tiles that selection takes on the host device only where their architecture is asked for are drawn, too."""
     subject = Subject(LOADED["rms_norm"], LOADED, "baracuda.generated")
-    for sku in skus(subject):
-        if sku.tile.cluster > 1:
-            drawn = random_problems(subject, sku, 2, seed=1, limit=1 << 20)
-            assert drawn and all(problem.plan.sku == sku for problem in drawn)
+    clusters = [sku for sku in skus(subject) if sku.tile.cluster > 1]
+    assert clusters
+    for sku in clusters:
+        drawn = random_problems(subject, sku, 2, seed=1, limit=1 << 20)
+        assert drawn and all(problem.plan.sku == sku for problem in drawn)

@@ -185,7 +185,7 @@ def test_records_are_whole_and_bounded(tmp_path: Path, monkeypatch: pytest.Monke
         writing = pool.map(write, range(200))
         assert all(found == parts for _ in range(50) for found in records.newest_first())
         list(writing)
-    assert len(records) == 8
+    assert [*records.newest_first()] == [parts] * len(records) == [parts] * 8
     now = time.time()
     for turn in range(8):
         os.utime(records.folder / bytes([turn] * 32).hex(), (now - 60 + turn, now - 60 + turn))

@@ -269,7 +269,7 @@ def test_one_bad_spec_writes_nothing(samples: Path, out: Path) -> None:
     (samples / "scale_backward.yaml").write_text(
         (samples / "scale_backward.yaml").read_text().replace("(2000)", "(2001)")
     )
-    with pytest.raises(SpecError):
+    with pytest.raises(SpecError, match="totl"):
         generate(samples, out)
     assert tree(out) == before
 

@@ -60,7 +60,7 @@ def extremes(rng: np.random.Generator, shape: tuple[int, ...], of: np.iinfo[Any]
     return drawn
 
 
-def far(rng: np.random.Generator, drawn: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def far(rng: np.random.Generator, drawn: np.ndarray[Any, Any]) -> Any:
     """`drawn` whole numbers of 64 bits, two thirds of them far away, of which the lower half is as it was."""
     return drawn + rng.choice(np.array([-1 << 32, 0, 1 << 32]), drawn.shape)
 

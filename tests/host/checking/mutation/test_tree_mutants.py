@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from repository import ROOT, SPECS
 
-from baracuda.checking.mutation import mutant_trial
+from baracuda.checking.mutation import mutant_trial, tree_run
 from baracuda.checking.mutation.mutant_trial import TreeBench
 from baracuda.checking.mutation.mutants.expression_operators import EXPRESSION_OPERATORS
 from baracuda.checking.mutation.mutants.kernels import RUNTIME, SPEC, Mutant
@@ -158,7 +158,8 @@ def test_a_case_that_objects_to_the_unchanged_tree_kills_nothing(monkeypatch: py
         unsound = Verdict(KILLED, "a", "b")
         yield from [unsound] if question.only == "a" else [] if question.only else [unsound, Verdict(KILLED, "c", "d")]
 
-    monkeypatch.setattr(mutant_trial, "tested", tested)
+    for module in (mutant_trial, tree_run):
+        monkeypatch.setattr(module, "tested", tested)
     changed, judge = mutant("if stride < 0:", "if True:", "runtime/arrays/axes.py", RUNTIME), bench().judge
     assert [judge(changed), judge(changed)] == 2 * [Verdict(KILLED, "c", "d")]
     assert asked == [(False, ""), (True, "a"), (True, "c"), (False, "")]

@@ -216,3 +216,12 @@ def test_any_text_is_data_or_a_spec_error(text: str) -> None:
         read(text)
     except SpecError as error:
         assert re.fullmatch(r"a\.yaml:\d+: .+; .+", str(error))
+
+
+def test_files_of_one_text_are_parsed_once_and_keep_their_paths(here: Path) -> None:
+    for name in ("one.yaml", "other.yaml"):
+        (here / name).write_text("op: same_in_both\n", encoding="utf-8")
+    one, other = read_yaml(here / "one.yaml"), read_yaml(here / "other.yaml")
+    assert one.data is other.data
+    assert [one.path.name, other.path.name] == ["one.yaml", "other.yaml"]
+    assert str(other.error(("op",), "wrong")) == "other.yaml:1: wrong"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from ctypes import byref, c_void_p
 from functools import cached_property, partial
 from typing import Any, NoReturn
@@ -197,6 +198,10 @@ class CudaDevice:
     def _context(self) -> int:
         # The one that CuPy, torch and the CUDA runtime use; kept for the life of the process, as they do.
         return handle("cuDevicePrimaryCtxRetain", self._device)
+
+    def current(self) -> AbstractContextManager[None]:
+        """Makes the device's primary context current in this thread, for a while."""
+        return current(self._context)
 
     def _load(self, source: KernelSource, arch: str) -> CudaKernel:
         cubin = packed_cubin(source, arch) or compile_cubin(source, arch)

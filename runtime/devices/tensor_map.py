@@ -9,13 +9,13 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from ctypes import c_int, c_int64, c_uint32, c_uint64, c_void_p
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any
 
 from ..arrays.element import ELEMENTS, ElementKind
 from ..arrays.tensor_view import TensorView
 from ..errors import DriverError, Unsupported
-from .driver import driver, error_text
+from .driver import INVALID_CONTEXT, driver, error_text
 from .named import get_device
 
 __all__ = ["WORDS", "cannot_map", "encode"]
@@ -81,7 +81,7 @@ def encode(view: TensorView, box: Sequence[int]) -> tuple[int, ...]:
     last one needs. Coordinates are (column, row, and the axes before in reverse order). Raises Unsupported for what
     `cannot_map` names and for boxes beyond the hardware, DriverError if the driver refuses.
     """
-    return _encoded(view.pointer, view.shape, view.strides, view.element, tuple(box), view.device == "host")
+    return _encoded(view.pointer, view.shape, view.strides, view.element, tuple(box), view.device)
 
 
 @lru_cache(maxsize=4096)
@@ -91,7 +91,7 @@ def _encoded(
     strides: tuple[int, ...],
     element: ElementKind,
     box: tuple[int, ...],
-    on_host: bool,
+    device: str,
 ) -> tuple[int, ...]:
     # No owner: the cache must keep no memory alive.
     view = TensorView(pointer, shape, strides, element, "", True, None, None)
@@ -109,8 +109,9 @@ def _encoded(
     pitches = [_ALIGNMENT if fixed else stride * size for stride, fixed in zip(strides, still, strict=True)]
     memory = (c_int64 * (WORDS + 8))()
     start = -(-ctypes.addressof(memory) // 64) * 64
-    function = _function_of_host() if on_host else _function()
-    code = function(
+    on_host = device == "host"
+    encode_map = partial(
+        _function_of_host() if on_host else _function(),
         start,
         _TYPES[element],
         rank,
@@ -124,6 +125,11 @@ def _encoded(
         _PROMOTION_256B,
         _FILL_ZERO,
     )
+    code = encode_map()
+    if code == INVALID_CONTEXT:  # this thread has none
+        of: Any = get_device(device)
+        with of.current():
+            code = encode_map()
     if code:
         text = f"code {code}" if on_host else error_text(driver(), "cuTensorMapEncodeTiled", code)
         raise DriverError(f"{text}: shape {shape}, strides {strides}, box {box}")

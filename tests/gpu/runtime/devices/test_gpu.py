@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from baracuda.generated import (
     RMSNormPlan,
 )
 from baracuda.runtime import DriverError, ElementKind, InvalidProblem, PlanPreference, TensorView
+from baracuda.runtime.devices.tensor_map import encode
 
 pytestmark = pytest.mark.gpu
 
@@ -148,6 +150,15 @@ def test_passing_by_changes_no_bit(columns: int, length: int, causal: bool) -> N
 
 
 @pytest.mark.refuses("capture", "of a kernel that is not loaded yet", "DriverError")
+def test_a_thread_without_a_context_makes_tensor_maps() -> None:
+    cupy = pytest.importorskip("cupy")
+    bits = _random_bits(cupy, 64 * 64)
+    view = _bf16((64, 64), bits)
+    with ThreadPoolExecutor(1) as pool:
+        maps = [pool.submit(encode, view, (64, 64)).result(), encode(view, (64, 64))]
+    assert maps[0] == maps[1]
+
+
 def test_captured_in_a_graph() -> None:
     cupy = pytest.importorskip("cupy")
     plan, arrays = _small(cupy, cols=1536)

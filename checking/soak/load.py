@@ -61,7 +61,7 @@ class Load:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        most = max(places.most for case in self.cases for places in case.places)
+        most = max((places.most for case in self.cases for places in case.places), default=0)
         self._slots = [[self._slot(most) for _ in range(self.streams)] for _ in range(self.threads)]
 
     def _slot(self, nbytes: int) -> Slot:
@@ -98,7 +98,7 @@ class Load:
     def _thread(self, thread: int, until: Until) -> None:
         rng, slots, done, tries = random.Random(f"{self.seed} {thread} {until.first}"), self._slots[thread], 0, 0
         number = until.first + (thread - until.first) % self.threads
-        while not until.over(number):
+        while self.cases and not until.over(number):
             for index in rng.sample(range(len(self.cases)), len(self.cases)):
                 if self.failures or (until.deadline is not None and until.over(number)):
                     break

@@ -16,6 +16,7 @@ from baracuda.checking.soak.shortage import shortage
 from baracuda.checking.soak.usage import Usage, grown, usage
 from baracuda.checking.trials.memory import Memory, memory_of
 from baracuda.checking.trials.ready import in_threads
+from baracuda.checking.trials.trial import message_of
 from baracuda.codegen.project import plans_of, refuse_none, refuse_ungenerated, refuse_unknown
 from baracuda.codegen.spec.load import load_folder
 from baracuda.runtime import DriverError, Unsupported, get_device
@@ -44,8 +45,8 @@ def soak(
         raise DriverError("no CUDA device to run on; use the host device")
     memory = memory_of(device)
     library = np if device == "host" else memory.cupy  # type: ignore[attr-defined]
-    cases = _cases(ops, specs, package, memory)
-    wrong = _first_runs(cases, memory, library) + shortage(memory, library)
+    cases, wrong = _first_runs(_cases(ops, specs, package, memory), memory, library)
+    wrong += shortage(memory, library)
     load = Load(cases, library, threads, _STREAMS.get(device, streams))
     with load.phase(Until(end=threads)):
         pass  # libraries compile and load what they need
@@ -86,20 +87,21 @@ def _cases(ops: Sequence[str], specs: Path, package: str, memory: Memory) -> lis
     return cases
 
 
-def _first_runs(cases: Sequence[Case], memory: Memory, library: object) -> list[str]:
-    """Compile by all cores, then run each case alone: what is wrong with that."""
+def _first_runs(cases: Sequence[Case], memory: Memory, library: object) -> tuple[list[Case], list[str]]:
+    """Compile by all cores, then run each case alone: those that go on, and what is wrong with the others."""
     tasks = [task for case in cases for task in case.compilations()]
     with progress("kernels", len(tasks)) as step:
         in_threads(tasks, step)
-    wrong = []
+    right, wrong = [], []
     with progress("first runs", len(cases)) as step:
         for case in cases:
             try:
                 case.run_first(memory, library)
-            except AssertionError as error:
-                wrong.append(str(error))
+                right.append(case)
+            except Exception as error:
+                wrong.append(f"{case.name}: {message_of(error)}")
             step()
-    return wrong
+    return right, wrong
 
 
 def _phases(runs: int | None, minutes: float) -> Iterator[Until]:

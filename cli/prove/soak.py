@@ -24,7 +24,7 @@ from baracuda.runtime.devices.cuda import CudaDevice
 
 from ..terminal import Row, progress, show_json, show_table
 
-_PHASES = 5  # the first warms up; between them the process is measured
+_PHASES = 5  # after each of them the process is measured
 _STREAMS = {"host": 1}  # has none
 
 
@@ -50,13 +50,14 @@ def soak(
     load = Load(cases, library, threads, _STREAMS.get(device, streams))
     with load.phase(Until(end=threads)):
         pass  # libraries compile and load what they need
+    load.runs = load.retried = 0
     rows: list[Row] = []
     measured: list[Usage] = []
     with progress("phases", _PHASES) as step:
         for until in _phases(runs, minutes):
             before, began = load.runs, time.monotonic()
             with load.phase(until):
-                wrong += shortage(memory, library) if rows else ()  # first, libraries load what they need
+                wrong += shortage(memory, library)
             measured.append(usage(memory))
             seconds = round(time.monotonic() - began, 1)
             rows.append({"phase": len(rows) + 1, "seconds": seconds, "runs": load.runs - before, **measured[-1].row()})

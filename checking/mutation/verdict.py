@@ -30,6 +30,9 @@ class Outcome:
     seconds: float
     unsound: Sequence[str] = ()
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "unsound", tuple(self.unsound))  # files have lists
+
 
 def first_objection(stages: Iterable[Stage]) -> Verdict:
     """Run `stages` until one fails."""

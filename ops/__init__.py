@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
-from types import MappingProxyType, ModuleType
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from baracuda.runtime import InvalidProblem
 from baracuda.runtime.values import short_repr
 
 from .function import Function
-from .signature import plans_of
+from .signature import OfEachOp
 
 __all__ = ["Function", "functions"]
 _COMPOSED = {"matmul": "products", "moe": "experts"}  # functions made of ops -> where they are
@@ -30,7 +30,7 @@ def functions(package: ModuleType) -> Mapping[str, Function]:
         name = getattr(package, "__name__", None) if issubclass(type(package), ModuleType) else package
         got = short_repr(name)
         raise InvalidProblem(f"{got} is no package that 'baracuda-gen generate' has written; pass the module")
-    return MappingProxyType({plan.OP: Function(plan) for plan in plans_of(package)})
+    return OfEachOp(package, Function)
 
 
 @cache

@@ -12,7 +12,7 @@ from functools import cached_property
 from inspect import Parameter
 from inspect import Signature as PythonSignature
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import baracuda.runtime as rt
 
@@ -20,14 +20,37 @@ from .usual import Value, usual_of
 
 Tensors = Mapping[str, Any]  # by argument; None for one that is absent
 Keywords = Mapping[str, Any]  # keywords; None or left out for the default
+T = TypeVar("T")
+
+
+class OfEachOp(Mapping[str, T]):
+    """What `make` makes of the plan of each op of a generated package, by the op's name, when it is first asked for."""
+
+    def __init__(self, package: ModuleType, make: Callable[[type[rt.Plan[Any]]], T]) -> None:
+        self._package, self._make, self._made = package, make, dict[str, T]()
+        # Plans pinned to an architecture have no descriptor of their own.
+        self._plans = {
+            module.rpartition(".")[2]: name
+            for name, module in package.MODULES.items()
+            if name.endswith("Plan") and name.removesuffix("Plan") + "Descriptor" in package.MODULES
+        }
+
+    def __getitem__(self, op: str) -> T:
+        if op not in self._made:
+            made = self._make(getattr(self._package, self._plans[op]))
+            self._made.setdefault(op, made)  # threads may have made one each
+        return self._made[op]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._plans)
+
+    def __len__(self) -> int:
+        return len(self._plans)
 
 
 def plans_of(package: ModuleType) -> Iterator[type[rt.Plan[Any]]]:
     """The plan of each op of a generated package, without the plans pinned to an architecture."""
-    for name in package.MODULES:
-        plan = getattr(package, name)
-        if issubclass(plan, rt.Plan) and "OP" in vars(plan):
-            yield plan
+    return iter(OfEachOp(package, lambda plan: plan).values())
 
 
 _KINDS: dict[rt.Convert, str] = {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+import subprocess
+import sys
 from typing import Any
 
 import ml_dtypes
@@ -227,3 +229,17 @@ def test_gradients_are_not_lost_in_silence() -> None:
         baracuda.ops.rms_norm(x)
     with torch.no_grad():
         assert not baracuda.ops.rms_norm(x)[0].requires_grad
+
+
+def test_a_function_imports_no_op_but_its_own() -> None:
+    code = """
+import sys, numpy as np, baracuda.ops
+baracuda.ops.rms_norm
+print(*(name for name in sys.modules if name.startswith("baracuda.generated.") and name.count(".") == 3))
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["baracuda.generated.normalization.rms_norm"]
+
+
+def test_functions_are_named_as_their_ops() -> None:
+    assert [name for name, f in baracuda.ops.functions(baracuda.generated).items() if f.signature.name != name] == []

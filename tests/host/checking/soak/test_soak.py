@@ -7,6 +7,7 @@ import json
 import os
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -99,7 +100,7 @@ def test_leaks_are_found(after: Callable[[Call], None]) -> None:
         for descriptor in opened:
             os.close(descriptor)
     assert code == 1
-    assert [line.partition(" grew")[0] for line in found["wrong"]] == ["host MiB", "descriptors"]
+    assert [line.partition(" grew")[0] for line in found["wrong"]] == ["host MiB", "malloc MiB", "descriptors"]
 
 
 def test_a_run_that_fails_ends_it(after: Callable[[Call], None]) -> None:
@@ -141,13 +142,15 @@ def test_grids_that_change_bits_are_found(after: Callable[[Call], None]) -> None
 
 
 def test_growth_has_its_limits() -> None:
-    small = Usage(100 << 20, 5 << 20, 6, 3, 28)
+    small = Usage(100 << 20, 50 << 20, 300_000, 5 << 20, 6, 3, 28)
     assert grown([small, small]) == []
-    assert grown([small, Usage(131 << 20, 8 << 20, 5, 3, 28)]) == []
-    more = Usage(133 << 20, 10 << 20, 7, 4, 29)
+    assert grown([small, Usage(131 << 20, 53 << 20, 309_000, 8 << 20, 5, 3, 28)]) == []
+    more = Usage(133 << 20, 55 << 20, 311_000, 10 << 20, 7, 4, 29)
     assert [line.partition(" grew")[0] for line in grown([small, more])] == [
-        "host MiB", "device MiB", "descriptors", "threads", "kernels"
+        "host MiB", "malloc MiB", "device MiB", "objects", "descriptors", "threads", "kernels"
     ]  # fmt: skip
+    large, larger = (replace(small, host_bytes=mib << 20) for mib in (2000, 2039))
+    assert grown([large, larger]) == []
 
 
 def test_tensors_lie_apart_and_elsewhere_each_time() -> None:

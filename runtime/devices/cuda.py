@@ -10,7 +10,7 @@ from ctypes import byref, c_void_p
 from functools import cached_property, partial
 from typing import Any, NoReturn
 
-from ..compile.cubin import compile_cubin
+from ..compile.cubin_store import Cubin
 from ..compile.packed import packed_cubin
 from ..device import KernelSource, Resources
 from ..errors import DriverError, InvalidProblem, KernelInternal
@@ -218,6 +218,13 @@ class CudaDevice:
         log.debug("loaded %s for %s on %s", source.symbol, arch, self.name)
         overlap = self._may_overlap
         return CudaKernel(source, self.name, self._context, function, parameter_bytes, cubin.resources, overlap)
+
+
+def compile_cubin(source: KernelSource, arch: str) -> Cubin:
+    """The code of `source`, compiled or from the cache; what compiles is imported only where packs lack a kernel."""
+    from ..compile import cubin
+
+    return cubin.compile_cubin(source, arch)
 
 
 def _parameter_bytes(kernel: int) -> int | None:

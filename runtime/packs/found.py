@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from configparser import ConfigParser, Error
 from contextlib import suppress
 from functools import cache
-from importlib.metadata import Distribution
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -43,19 +43,24 @@ def _modules() -> list[str]:
     """The packages that entry points name, in order.
 
     `importlib.metadata.entry_points` reads all of every distribution: 4.8 ms for 86 of them, where this takes 1.2 ms.
+    Its import takes 19 ms.
     """
-    found = [Distribution.at(path) for folder in dict.fromkeys(sys.path) for path in _with_packs(folder or ".")]
-    return sorted({point.module for of in found for point in of.entry_points if point.group == ENTRY_POINTS})
+    found = [table for folder in dict.fromkeys(sys.path) for table in _with_packs(folder or ".")]
+    return sorted({of.partition(":")[0].strip() for table in found for of in table[ENTRY_POINTS].values()})
 
 
-def _with_packs(folder: str) -> Iterator[Path]:
-    """The metadata folders whose entry points mention packs."""
+def _with_packs(folder: str) -> Iterator[ConfigParser]:
+    """The entry points of the distributions in a folder that have packs."""
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.endswith(".dist-info"):
                 with suppress(OSError), open(f"{entry.path}/entry_points.txt", "rb") as file:
-                    if ENTRY_POINTS.encode() in file.read():
-                        yield Path(entry.path)
+                    if ENTRY_POINTS.encode() in (text := file.read()):
+                        table = ConfigParser(delimiters=("=",), interpolation=None)
+                        with suppress(Error, UnicodeDecodeError):
+                            table.read_string(text.decode())
+                        if ENTRY_POINTS in table:
+                            yield table
 
 
 def _folder_of(module: str) -> Path:

@@ -62,6 +62,18 @@ template <typename V, typename T, int N> struct PlacedPack {
         words.pick(low, high, second);
         missing = 0;
     }
+    // Of two packs every second element from the second one on, behind one that is read if it `exists`.
+    __device__ void load_behind(const T* address, const T* first, bool exists) {
+        const unsigned before = missing;
+        Pack<T, N> all = __builtin_bit_cast(Pack<T, N>, words);
+        load_every_second(address, true);
+        const Pack<T, N> from = __builtin_bit_cast(Pack<T, N>, words);
+        if (exists) all.lane[0] = *first;
+#pragma unroll
+        for (int i = 1; i < N; ++i) all.lane[i] = from.lane[i - 1];
+        words.set(all);
+        missing = exists ? 0 : before & 1;
+    }
     // Element i is what `read(element, i)` reads, if it does.
     template <class Read> __device__ void each(const Read& read) {
         Pack<T, N> pack = __builtin_bit_cast(Pack<T, N>, words);

@@ -77,11 +77,22 @@ __device__ bool read_even(PlacedPack<V, T, N>& to, const Placed<T, AXES>& from, 
     place_of(first, 0);
     place_of(last, N - 1);
     const bool inside = from.axes.contain(first) & from.axes.contain(last);
-    if (!inside & !from.axes.miss(first, last)) return false;
+    const bool misses = from.axes.miss(first, last);
     using I = typename R::type;
     const I begin = from.axes.template offset<I>(first), end = from.axes.template offset<I>(last);
     const auto across = run.last_stride_of(from.operand) * (N - 1) + offset_of(I(end - begin));
     const T* const start = run.at(from.data, from.operand, 0, begin);
+    if (across == 2 * (N - 1) & !misses && reinterpret_cast<u64>(start + 1) % alignof(Pack<T, N>) == 0) {
+        P next[AXES];  // the first may be outside; the others are every second element of two packs behind it
+#pragma unroll
+        for (int a = 0; a < AXES; ++a) next[a] = first[a] + (last[a] - first[a]) / (N - 1);
+        const bool in_row = from.axes.has_beside(next, -1) & from.axes.has_beside(last, 2);
+        if (in_row & from.axes.contain(next) & from.axes.contain(last)) {
+            to.load_behind(start + 1, start, from.axes.contain(first));
+            return true;
+        }
+    }
+    if (!inside & !misses) return false;
     if (!inside | (across == N - 1 & reinterpret_cast<u64>(start) % alignof(Pack<T, N>) == 0)) {
         to.load_if(start, inside);
         return true;

@@ -6,6 +6,8 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from ..errors import InvalidProblem
@@ -104,20 +106,13 @@ class PlanPreference:
             raise InvalidProblem(f"preference of type {kind_of(value)} cannot be read ({one_line(error)})") from error
 
 
-def _backend(name: str, value: object) -> BackendKind:
+def _one_of(kind: type[StrEnum], none: str, name: str, value: object) -> StrEnum:
+    """The member of `kind` that `value` names; `none` says what None stands for."""
     try:
-        return BackendKind(text_of(value) or "")
+        return kind(text_of(value) or "")
     except ValueError:
-        names = ", ".join(BackendKind)
-        raise InvalidProblem(f"unknown {name} {short_repr(value)}; known are {names}, or None for any") from None
-
-
-def _math(name: str, value: object) -> MathPrecision:
-    try:
-        return MathPrecision(text_of(value) or "")
-    except ValueError:
-        names = ", ".join(MathPrecision)
-        raise InvalidProblem(f"unknown {name} {short_repr(value)}; known are {names}, or None") from None
+        known = f"{', '.join(kind)}, or {none}"
+        raise InvalidProblem(f"unknown {name} {short_repr(value)}; known are {known}") from None
 
 
 def _bytes(name: str, value: object) -> int:
@@ -135,13 +130,13 @@ def _numerics(name: str, value: object) -> int:
 _TYPES: dict[str, Callable[[str, Any], Any]] = {
     "max_workspace_bytes": _bytes,
     "allow_sm90a": as_bool,
-    "prefer_backend": _backend,
+    "prefer_backend": partial(_one_of, BackendKind, "None for any"),
     "rungs": as_names,
     "archs": as_names,
     "schedules": as_names,
     "tuned": as_bool,
     "numerics": _numerics,
-    "math_precision": _math,
+    "math_precision": partial(_one_of, MathPrecision, "None"),
     "waives": as_names,
 }
 _ALWAYS = ("max_workspace_bytes", "allow_sm90a", "rungs", "tuned", "waives")  # the others may be None

@@ -3,14 +3,18 @@
 import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
+from math import prod
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ruamel.yaml import YAML
 
+from baracuda.checking.problems.problem import Problem
+from baracuda.checking.problems.subject import Subject
 from baracuda.checking.sampling import share
 from baracuda.checking.variables import FIRST, SAMPLE
 from baracuda.codegen.project import Project
+from baracuda.codegen.spec.parts import GradientSpec
 from baracuda.runtime.cache.folder import CacheFolder
 from baracuda.runtime.host import HostDevice
 from baracuda.runtime.host.cache import content
@@ -50,6 +54,19 @@ def few(items: Iterable[T], count: int, name: Callable[[T], str] = str) -> list[
 def usual_element(dtypes: Sequence[str], wanted: str) -> str:
     """The `wanted` one, the complex one of such parts, or the first one of an op that has neither."""
     return next((e for e in (wanted, {"f32": "c64", "f64": "c128"}.get(wanted)) if e in dtypes), dtypes[0])
+
+
+def empty_problems(subject: Subject, gradient: GradientSpec, element: str) -> list[Problem]:
+    """The spec's cases in which nothing that `gradient` differentiates, or nothing with a cotangent, has elements."""
+
+    def is_empty(problem: Problem) -> bool:
+        sides = gradient.wrt.values(), gradient.cotangents.values()
+        return any(not any(prod(problem.shape_of(n)) for n in side if problem.plan.present(n)) for side in sides)
+
+    made = [Problem.of(subject, case, usual_element(subject.spec.dtypes, element)) for case in subject.spec.tests.cases]
+    found = [problem for problem in made if is_empty(problem)]
+    assert found, f"{subject.spec.op} has no test case without elements"
+    return found
 
 
 def share_runtime(cache: Path) -> None:

@@ -39,6 +39,14 @@ class Resources:
 
 
 @dataclass(frozen=True, slots=True)
+class Cubin:
+    """Machine code of one entry point for one architecture."""
+
+    image: bytes
+    resources: Resources
+
+
+@dataclass(frozen=True, slots=True)
 class WatchedArray:
     """An array that kernels may access, and how; strides count elements.
 

@@ -14,8 +14,7 @@ from contextlib import contextmanager
 from functools import _lru_cache_wrapper
 from typing import Any, NamedTuple
 
-from baracuda.runtime.compile.cubin import Cubin
-from baracuda.runtime.device import KernelSource, Resources
+from baracuda.runtime.device import Cubin, KernelSource, Resources
 from baracuda.runtime.devices import cuda, driver, named, tensor_map
 from baracuda.runtime.devices.cuda import CudaKernel
 from baracuda.runtime.devices.driver import LaunchAttribute

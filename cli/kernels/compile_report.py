@@ -15,7 +15,8 @@ from baracuda.checking.executors import Pool, pool
 from baracuda.checking.listing.variant import Variant
 from baracuda.codegen.spec.place import with_field
 from baracuda.runtime import CompileError, Resources
-from baracuda.runtime.compile.cubin import Cubin, compile_many, cubin_key
+from baracuda.runtime.compile.cubin import compile_many, cubin_key
+from baracuda.runtime.device import Cubin
 
 from ..terminal import Row, progress, show_table
 

@@ -16,10 +16,10 @@ from typing import Any
 
 from baracuda.runtime import InvalidProblem
 from baracuda.runtime.compile.cubin import nvrtc_build, nvrtc_version
-from baracuda.runtime.compile.cubin_store import Cubin
 from baracuda.runtime.compile.headers import INCLUDE, header_digests
 from baracuda.runtime.compile.kernel_key import kernel_key, text_digest
 from baracuda.runtime.compile.options import options_of
+from baracuda.runtime.device import Cubin
 from baracuda.runtime.packs.layout import (
     FORMAT,
     KERNELS,

@@ -13,7 +13,7 @@ from baracuda.checking.executors import THREADS, pool
 from baracuda.codegen.project import PACKAGE, Project
 from baracuda.runtime import CompileError, InvalidProblem, Unsupported
 from baracuda.runtime.compile.cubin import compile_many, compile_ptx
-from baracuda.runtime.compile.cubin_store import Cubin
+from baracuda.runtime.device import Cubin
 from baracuda.runtime.packs.layout import MANIFEST, SIGNATURE
 from baracuda.runtime.packs.signature import signature
 

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..cache.root import cache_root
-from ..device import KernelSource, Resources
+from ..device import Cubin, KernelSource, Resources
 from ..errors import CompileError, NotCompiled
 from ..observe import compiling, log
-from .cubin_store import Cubin, cubin_store
+from .cubin_store import cubin_store
 from .forks import unforked
 from .headers import INCLUDE, header_digest, header_digests
 from .kernel_key import kernel_key

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import json
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 
 from ..cache.entries import EntryStore
-from ..device import Resources
+from ..device import Cubin, Resources
 from .provenance import KeyRecords, Parts
-
-
-@dataclass(frozen=True, slots=True)
-class Cubin:
-    """Machine code of one entry point for one architecture."""
-
-    image: bytes
-    resources: Resources
 
 
 class CubinStore:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..device import KernelSource, Resources
+from ..device import Cubin, KernelSource, Resources
 from ..observe import log
 from ..packs.found import packs
 from ..packs.pack import Pack
 from ..values import one_line
-from .cubin_store import Cubin
 from .headers import INCLUDE, header_digests
 from .kernel_key import kernel_key, text_digest
 

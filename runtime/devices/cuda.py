@@ -10,9 +10,8 @@ from ctypes import byref, c_void_p
 from functools import cached_property, partial
 from typing import Any, NoReturn
 
-from ..compile.cubin_store import Cubin
 from ..compile.packed import packed_cubin
-from ..device import KernelSource, Resources
+from ..device import Cubin, KernelSource, Resources
 from ..errors import DriverError, InvalidProblem, KernelInternal
 from ..observe import log, nvtx_range
 from .driver import (

@@ -28,7 +28,8 @@ from baracuda.cli.main import main
 from baracuda.cli.reading import list_kernels
 from baracuda.runtime import CompileError, DriverError, InvalidProblem, KernelSource, Unsupported
 from baracuda.runtime.cache.root import cache_root
-from baracuda.runtime.compile.cubin import Cubin, compile_many
+from baracuda.runtime.compile.cubin import compile_many
+from baracuda.runtime.device import Cubin
 
 TEXT = 'extern "C" __global__ void k(int* x) { x[threadIdx.x] = NUMBER; }'
 SOURCES = [KernelSource(f"{n}.cu", TEXT.replace("NUMBER", str(n)), "k") for n in (1, 2, 3)]

@@ -19,9 +19,9 @@ from baracuda.cli.main import main
 from baracuda.runtime.compile import cubin as cubin_module
 from baracuda.runtime.compile import provenance as key_records
 from baracuda.runtime.compile.cubin import compile_cubin, cubin_key, key_parts
-from baracuda.runtime.compile.cubin_store import Cubin, CubinStore
+from baracuda.runtime.compile.cubin_store import CubinStore
 from baracuda.runtime.compile.provenance import MAKER, KeyRecords
-from baracuda.runtime.device import KernelSource, Resources
+from baracuda.runtime.device import Cubin, KernelSource, Resources
 from baracuda.runtime.errors import CompileError
 
 TEXT = '#include <baracuda/a.cuh>\nextern "C" __global__ void k(float* x) { *x = A; }\n'

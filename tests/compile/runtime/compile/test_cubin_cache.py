@@ -17,9 +17,8 @@ from baracuda.runtime.cache.lock import key_lock
 from baracuda.runtime.cache.root import cache_root
 from baracuda.runtime.compile import cubin as cubin_module
 from baracuda.runtime.compile.cubin import Assembly, compile_cubin, compile_many, cubin_key, program_options
-from baracuda.runtime.compile.cubin_store import Cubin
 from baracuda.runtime.compile.kernel_key import kernel_key
-from baracuda.runtime.device import KernelSource
+from baracuda.runtime.device import Cubin, KernelSource
 from baracuda.runtime.errors import CompileError
 
 AXPY = """struct Args { float* x; float a; };

@@ -17,8 +17,7 @@ import pytest
 from baracuda.generated import RMSNormBackwardDescriptor, RMSNormBackwardPlan
 from baracuda.runtime.arrays.element import ElementKind
 from baracuda.runtime.arrays.tensor import TensorView
-from baracuda.runtime.compile.cubin import Cubin
-from baracuda.runtime.device import KernelSource, Resources
+from baracuda.runtime.device import Cubin, KernelSource, Resources
 from baracuda.runtime.devices import cuda as cuda_module
 from baracuda.runtime.devices import driver as driver_module
 from baracuda.runtime.devices.cuda import CudaDevice, CudaKernel, stream_is_capturing

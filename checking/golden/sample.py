@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import islice
+from itertools import chain
 
 from baracuda.runtime import KernelSku, Unsupported
 
@@ -27,9 +27,10 @@ def sampled(subject: Subject) -> Iterator[Problem]:
     for number, alike in enumerate(groups.values()):
         archs = [*dict.fromkeys(sku.arch for sku in alike)]
         turn = archs[number % len(archs) :] + archs[: number % len(archs)]
-        found = [_of_cases(subject, alike, arch) for arch in turn]
-        found += [problems(subject, sku) for sku in sorted(alike, key=_hash)] if not any(found) else []
-        yield from islice((_chosen(subject, able, number / len(groups)) for able in found if able), 1)
+        of_cases = (_of_cases(subject, alike, arch) for arch in turn)
+        of_skus = (problems(subject, sku) for sku in sorted(alike, key=_hash))
+        if able := next(filter(None, chain(of_cases, of_skus)), None):
+            yield _chosen(subject, able, number / len(groups))
 
 
 def _of_cases(subject: Subject, alike: Sequence[KernelSku], arch: str) -> list[Problem]:

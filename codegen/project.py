@@ -31,23 +31,23 @@ SPECS, OUT = Path("specs"), Path("generated")
 
 @dataclass(frozen=True)
 class Project:
-    """Checked specs, their ops, and every generated file by its path in the output folder."""
+    """Checked specs, their ops, and every generated file by its path in the output folder, rendered when asked for."""
 
     loaded: dict[str, Loaded]
     ops: dict[str, Op]
-    files: dict[str, str]
+    files: Mapping[str, str]
 
     @classmethod
     def read(cls, specs: Path, templates: Iterable[Path] = ()) -> Project:
-        """Check, lower and render all of `specs`; SpecError has one line per error."""
+        """Check and lower all of `specs`; SpecError has one line per error."""
 
-        from .emit.generate import lower_all, texts  # what reads and renders specs is a third of all imports
+        from .emit.generate import Texts, lower_all  # what reads and renders specs is a third of all imports
         from .spec.load import load_folder
 
         loaded = load_folder(specs)
         refuse_none(loaded, specs)
         ops = lower_all(loaded.values())
-        return cls(loaded, {op.name: op for op in ops}, texts(ops, tuple(templates)))
+        return cls(loaded, {op.name: op for op in ops}, Texts(ops, tuple(templates)))
 
     @property
     def schema(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, product, tee
@@ -26,7 +26,7 @@ Case = tuple[tuple[str | int, ...] | None, dict[str, Any]]  # the fields of a pr
 
 
 def planned_variants(
-    op: Op, loaded: Loaded, files: dict[str, str], package: str, *, archs: Sequence[str], layouts: Sequence[str]
+    op: Op, loaded: Loaded, files: Mapping[str, str], package: str, *, archs: Sequence[str], layouts: Sequence[str]
 ) -> list[Variant]:
     """A kernel for each SKU, layout and architecture, in the variants that the spec's benchmarks and first case need.
 

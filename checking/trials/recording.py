@@ -188,13 +188,13 @@ def recording() -> Iterator[RecordingDriver]:
     _find_caches()
     forget()
     patched[0].CDLL, patched[1].compile_cubin, patched[2]._check_bytes = opened, library.compile, noted
-    driver.driver.cache_clear()
+    driver.forget()
     tensor_map._function.cache_clear()
     try:
         yield library
     finally:
         patched[0].CDLL, patched[1].compile_cubin, patched[2]._check_bytes = load, compile_cubin, check_bytes
-        driver.driver.cache_clear()
+        driver.forget()
         forget()
         named._devices.update(devices)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 from baracuda.runtime import SpecError
@@ -37,31 +38,64 @@ def lower_all(loaded: Iterable[Loaded]) -> list[Op]:
     return ops
 
 
+class Texts(Mapping[str, str]):
+    """Every generated file by its path below the output folder, including packages' `__init__.py`.
+
+    An op's files are rendered when the first of them is asked for. Raises SpecError for what templates make wrong.
+    """
+
+    def __init__(self, ops: Iterable[Op], templates: tuple[Path, ...] = ()) -> None:
+        self._ops = sorted(ops, key=lambda op: (op.category, op.name))
+        self._by_path: dict[str, Op] = {}
+        for op in self._ops:
+            if (path := f"{op.category}/{op.name}") in self._by_path:
+                raise SpecError(f"{path}.cu: written by two specs; rename one of the ops")
+            self._by_path[path] = op
+        self._envs, self._is_ours = environments((*templates, TEMPLATES)), not templates
+        self._rendered: dict[str, dict[str, str]] = {}  # by op
+
+    def __getitem__(self, path: str) -> str:
+        op = self._by_path.get(path.rpartition(".")[0])
+        return self._all[path] if op is None else self._of(op)[path]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def _of(self, op: Op) -> dict[str, str]:
+        if op.name not in self._rendered:
+            texts = render(self._envs, op)
+            for path, text in texts.items():
+                if path.endswith(".py") and self._is_ours:  # others' templates may say more
+                    check_plan(text, op)
+            self._rendered[op.name] = texts
+        return self._rendered[op.name]
+
+    @cached_property
+    def _all(self) -> dict[str, str]:
+        files: dict[str, str] = {}
+        for op in self._ops:
+            files |= self._of(op)
+        for category in sorted({op.category for op in self._ops}):
+            modules = [op.name for op in self._ops if op.category == category]
+            listed = laid_out(tuple(map(str, modules)), 0, len("__all__ = "))
+            doc = f"{MARK}: plans of category {category}; do not edit."
+            files[f"{category}/__init__.py"] = f'"""{doc}"""\n\n__all__ = {listed}\n'
+        functions = [function_of(op) for op in sorted(self._ops, key=lambda op: op.name)]
+        stub = self._envs["pyi"].get_template("functions.pyi.jinja").render(functions=functions, mark=Text(MARK))
+        check_stub(stub)
+        files["_functions.pyi"] = stub
+        files["__init__.py"] = _index(self._ops)
+        files["py.typed"] = f"{MARK}. Do not edit.\n"  # checkers ask whether it is there, and for no more
+        files[MANIFEST] = manifest_of(files)
+        return files
+
+
 def texts(ops: Iterable[Op], templates: tuple[Path, ...] = ()) -> dict[str, str]:
-    """Every generated file by its path below the output folder, including packages' `__init__.py`."""
-    envs = environments((*templates, TEMPLATES))
-    ops = sorted(ops, key=lambda op: (op.category, op.name))
-    files: dict[str, str] = {}
-    for op in ops:
-        for path, text in render(envs, op).items():
-            if path.endswith(".py") and not templates:  # others' templates may say more
-                check_plan(text, op)
-            if path in files:
-                raise SpecError(f"{path}: written by two specs; rename one of the ops")
-            files[path] = text
-    for category in sorted({op.category for op in ops}):
-        modules = [op.name for op in ops if op.category == category]
-        listed = laid_out(tuple(map(str, modules)), 0, len("__all__ = "))
-        doc = f"{MARK}: plans of category {category}; do not edit."
-        files[f"{category}/__init__.py"] = f'"""{doc}"""\n\n__all__ = {listed}\n'
-    functions = [function_of(op) for op in sorted(ops, key=lambda op: op.name)]
-    stub = envs["pyi"].get_template("functions.pyi.jinja").render(functions=functions, mark=Text(MARK))
-    check_stub(stub)
-    files["_functions.pyi"] = stub
-    files["__init__.py"] = _index(ops)
-    files["py.typed"] = f"{MARK}. Do not edit.\n"  # checkers ask whether it is there, and for no more
-    files[MANIFEST] = manifest_of(files)
-    return files
+    """All of `Texts`."""
+    return dict(Texts(ops, templates))
 
 
 def _index(ops: list[Op]) -> str:

@@ -34,7 +34,7 @@ class Catalogue:
 
     loaded: dict[str, Loaded]
     ops: dict[str, Op]
-    files: dict[str, str]
+    files: Mapping[str, str]
     kernels: Sequence[Registered]
     resources: Resources
     documents: Documents

@@ -65,15 +65,29 @@ _SINCE_12_4: dict[str, tuple[Any, ...]] = {"cuKernelGetParamInfo": (c_void_p, c_
 
 
 @cache
-def driver() -> ctypes.CDLL:
-    """The initialised driver library. Raises DriverError if there is none or it finds no device."""
+def _library() -> ctypes.CDLL | str:
+    """The driver library, or why there is none: each selection without a GPU asks again."""
     try:
         # CDLL, not PyDLL: a launch waits while the queue is full, and a callback there may run Python.
         library = ctypes.CDLL("libcuda.so.1")
         for name, arguments in _ARGUMENTS.items():
             getattr(library, name).argtypes = arguments
     except (OSError, AttributeError) as error:
-        raise DriverError(f"no CUDA driver ({error}); install NVIDIA's, version 525 or newer") from None
+        return f"no CUDA driver ({error}); install NVIDIA's, version 525 or newer"
+    return library
+
+
+def forget() -> None:
+    """Look for the driver again."""
+    _library.cache_clear()
+    driver.cache_clear()
+
+
+@cache
+def driver() -> ctypes.CDLL:
+    """The initialised driver library. Raises DriverError if there is none or it finds no device."""
+    if isinstance(library := _library(), str):
+        raise DriverError(library)
     for name, arguments in _SINCE_12_4.items():
         if function := getattr(library, name, None):
             function.argtypes = arguments

@@ -40,7 +40,7 @@ def fake(library: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
     """The recording driver in the real one's place; call it to read a counter or to set it."""
     monkeypatch.setattr(ctypes, "CDLL", lambda name: library)
     monkeypatch.setattr(cuda_module, "compile_cubin", compile_nothing)
-    driver_module.driver.cache_clear()
+    driver_module.forget()
     _devices.clear()
 
     def counter(name: str, value: int | None = None) -> int:
@@ -53,7 +53,7 @@ def fake(library: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
         counter(name, 0)
     counter("devices", 2)
     yield counter
-    driver_module.driver.cache_clear()
+    driver_module.forget()
     _devices.clear()
 
 
@@ -235,10 +235,10 @@ def test_devices_are_counted(fake: Callable[..., int], monkeypatch: pytest.Monke
     assert CudaDevice.available()
     with pytest.raises(DriverError, match="no device 'cuda:2': the driver shows 2, numbered from 0"):
         CudaDevice(2)
-    driver_module.driver.cache_clear()
+    driver_module.forget()
     fake("devices", 0)
     assert not CudaDevice.available()
-    driver_module.driver.cache_clear()
+    driver_module.forget()
 
     def missing(name: str) -> ctypes.CDLL:
         raise OSError(f"{name}: cannot open shared object file")

@@ -149,8 +149,8 @@ def test_growth_has_its_limits() -> None:
     assert [line.partition(" grew")[0] for line in grown([small, more])] == [
         "host MiB", "malloc MiB", "device MiB", "objects", "descriptors", "threads", "kernels"
     ]  # fmt: skip
-    large, larger = (replace(small, host_bytes=mib << 20) for mib in (2000, 2039))
-    assert grown([large, larger]) == []
+    many, more = (replace(small, objects=1_000_000 * share // 100) for share in (100, 102))
+    assert grown([many, more]) == []
 
 
 def test_tensors_lie_apart_and_elsewhere_each_time() -> None:

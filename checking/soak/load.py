@@ -75,8 +75,7 @@ class Load:
     @contextmanager
     def phase(self, until: Until) -> Iterator[None]:
         """Run while the block is open and until the end; `wrong` and `failures` say what came of it."""
-        for case in self.cases:
-            case.renew()
+        self.renew()
         if self._on_gpu:
             self.library.cuda.Device().synchronize()
         with self._competing(), ThreadPoolExecutor(self.threads) as pool:
@@ -84,6 +83,11 @@ class Load:
             yield
             for thread in threads:
                 thread.result()
+
+    def renew(self) -> None:
+        """Plans that have not run yet, which remember no calls."""
+        for case in self.cases:
+            case.renew()
 
     @property
     def wrong(self) -> dict[str, int]:

@@ -58,6 +58,7 @@ def soak(
             before, began = load.runs, time.monotonic()
             with load.phase(until):
                 wrong += shortage(memory, library)
+            load.renew()  # how many calls plans remember depends on where arrays lay
             measured.append(usage(memory))
             seconds = round(time.monotonic() - began, 1)
             rows.append({"phase": len(rows) + 1, "seconds": seconds, "runs": load.runs - before, **measured[-1].row()})

@@ -50,6 +50,7 @@ _CLASSES = {
     "elementwise.unary_backward": "UnaryBackwardDescriptor UnaryBackwardPlan",
     "loss.cross_entropy": "CrossEntropyDescriptor CrossEntropyPlan",
     "loss.cross_entropy_backward": "CrossEntropyBackwardDescriptor CrossEntropyBackwardPlan",
+    "loss.cross_entropy_with_gradient": "CrossEntropyWithGradientDescriptor CrossEntropyWithGradientPlan",
     "loss.linear_cross_entropy": "LinearCrossEntropyDescriptor LinearCrossEntropyPlan",
     "loss.linear_cross_entropy_backward": "LinearCrossEntropyBackwardDescriptor LinearCrossEntropyBackwardPlan",
     "loss.reduced_loss": "ReducedLossDescriptor ReducedLossPlan",
@@ -185,6 +186,7 @@ if TYPE_CHECKING:
     from .elementwise.unary_backward import *
     from .loss.cross_entropy import *
     from .loss.cross_entropy_backward import *
+    from .loss.cross_entropy_with_gradient import *
     from .loss.linear_cross_entropy import *
     from .loss.linear_cross_entropy_backward import *
     from .loss.reduced_loss import *

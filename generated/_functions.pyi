@@ -155,6 +155,15 @@ def cross_entropy_backward(dloss: rt.Array, logits: rt.Array, target: rt.Array, 
     """Gradient of cross_entropy with respect to logits. See `CrossEntropyBackwardPlan.run`,
     `CrossEntropyBackwardDescriptor`."""
 
+_cross_entropy_with_gradient = NamedTuple("_cross_entropy_with_gradient", [("loss", Any), ("lse", Any),
+                                                                           ("dlogits", Any)])
+def cross_entropy_with_gradient(logits: rt.Array, target: rt.Array, dloss: rt.Array = None, *, class_axis: int = -1,
+                                ignore_index: int = -100, smoothing: float = 0.0, z_weight: float = 0.0,
+                                loss: rt.Array = None, lse: rt.Array = None, dlogits: rt.Array = None,
+                                stream: rt.Stream = None) -> _cross_entropy_with_gradient:
+    """Cross entropy and its gradient, which logits are read once for; the gradient may take their place. See
+    `CrossEntropyWithGradientPlan.run`, `CrossEntropyWithGradientDescriptor`."""
+
 def dense_gemm(a: rt.Array, b: rt.Array, *, y: rt.Array = None, stream: rt.Stream = None) -> Any:
     """Products of matrices, whose rows have the same bits in a batch of any size. See `DenseGemmPlan.run`,
     `DenseGemmDescriptor`."""

@@ -305,6 +305,22 @@ def _linear_cross_entropy(fields: Fields, t: Tensors) -> dict[str, Any]:
     return {"loss": loss, "lse": lse}
 
 
+def _cross_entropy_with_gradient(fields: Fields, t: Tensors) -> dict[str, Any]:
+    """By the formula, which torch.compile fuses: autograd would keep the logarithms of all probabilities."""
+    target, classes, dloss = t["target"].long(), t["logits"].shape[-1], t.get("dloss", 1.0)
+    smoothing, z_weight = fields.get("smoothing", 0.0), fields.get("z_weight", 0.0)
+    logits = t["logits"].to(_wide(t["logits"]))
+    counts = (target != fields.get("ignore_index", -100)) & (target >= 0) & (target < classes)
+    kept = torch.where(counts, target, 0)
+    lse = torch.logsumexp(logits, -1, keepdim=True)
+    loss = (1 - smoothing) * (lse - logits.gather(-1, kept)) + smoothing * (lse - logits.mean(-1, keepdim=True))
+    share = torch.where(torch.arange(classes, device=target.device) == kept, 1 - smoothing, 0.0) + smoothing / classes
+    dlogits = dloss * ((1 + 2 * z_weight * lse) * torch.exp(logits - lse) - share)
+    zero = torch.zeros_like(lse)
+    loss = torch.where(counts, loss + z_weight * lse * lse, zero)
+    return {"loss": loss, "lse": lse, "dlogits": torch.where(counts, dlogits, zero).to(t["logits"].dtype)}
+
+
 def _max_pool2d(fields: Fields, t: Tensors) -> dict[str, Any]:
     sizes = fields["kernel"], fields.get("stride", fields["kernel"]), fields.get("pad", 0), fields.get("dilation", 1)
     y, indices = F.max_pool2d(t["x"], *sizes, return_indices=True)
@@ -375,6 +391,7 @@ FORWARD: dict[str, Function] = {
     "int_mm": lambda fields, t: {"y": torch._int_mm(t["a"], t["b"])},
     "quantized_linear": _quantized_linear,
     "linear_cross_entropy": _linear_cross_entropy,
+    "cross_entropy_with_gradient": _cross_entropy_with_gradient,
     "int4_linear": _int4_linear,
     "max_pool2d": _max_pool2d,
     "reflect_pad2d": _reflect_pad2d,

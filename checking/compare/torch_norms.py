@@ -102,3 +102,13 @@ def cross_entropy(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any
     ).reshape(lse.shape)
     loss = torch.where(counts, loss + fields["z_weight"] * lse**2, torch.zeros_like(loss))
     return {"loss": loss.unsqueeze(-1).movedim(-1, axis), "lse": lse.unsqueeze(-1).movedim(-1, axis)}
+
+
+def cross_entropy_with_gradient(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    with torch.enable_grad():
+        logits = tensors["logits"].detach().requires_grad_()
+        of = cross_entropy(torch, fields, {**tensors, "logits": logits})
+        slope = tensors.get("dloss", torch.ones_like(of["loss"]))
+        (dlogits,) = torch.autograd.grad(of["loss"], logits, slope, allow_unused=True)
+    dlogits = torch.zeros_like(logits) if dlogits is None else dlogits
+    return {**{name: value.detach() for name, value in of.items()}, "dlogits": dlogits}

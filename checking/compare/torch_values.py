@@ -16,6 +16,7 @@ from . import torch_experts, torch_kinds, torch_random
 from .torch_norms import (
     batch_norm,
     cross_entropy,
+    cross_entropy_with_gradient,
     group_norm,
     layer_norm,
     linear_cross_entropy,
@@ -162,6 +163,7 @@ FORWARD: dict[str, Values] = {
     "avg_pool2d": _avg_pool2d,
     "max_pool2d": _max_pool2d,
     "cross_entropy": cross_entropy,
+    "cross_entropy_with_gradient": cross_entropy_with_gradient,
     "rms_norm": rms_norm,
     "layer_norm": layer_norm,
     "group_norm": group_norm,

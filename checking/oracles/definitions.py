@@ -351,7 +351,7 @@ def _logaddexp(fields: Fields, arrays: Arrays) -> dict[str, Any]:
     axis = fields["class_axis"]
     logits, target = np.moveaxis(arrays["logits"], axis, -1), np.moveaxis(arrays["target"], axis, -1)[..., 0]
     lse, count = np.logaddexp.reduce(logits, axis=-1, initial=-np.inf), logits.shape[-1]
-    loss = np.zeros(lse.shape)
+    loss, slopes, slope = np.zeros(lse.shape), np.zeros(logits.shape), arrays.get("dloss")
     for place in np.ndindex(lse.shape):
         right = int(target[place])
         if right == fields["ignore_index"] or not 0 <= right < count:
@@ -359,12 +359,16 @@ def _logaddexp(fields: Fields, arrays: Arrays) -> dict[str, Any]:
         surprise = lse[place] - logits[place]
         even = fields["smoothing"] * surprise.mean() if fields["smoothing"] else 0.0
         loss[place] = (1 - fields["smoothing"]) * surprise[right] + even + fields["z_weight"] * lse[place] ** 2
-    return {name: np.expand_dims(value, axis) for name, value in (("loss", loss), ("lse", lse))}
+        slopes[place] = np.exp(-surprise) * (1 + 2 * fields["z_weight"] * lse[place]) - fields["smoothing"] / count
+        slopes[place][right] -= 1 - fields["smoothing"]
+    slopes = np.moveaxis(slopes, -1, axis) * (1 if slope is None else slope)
+    return {"loss": np.expand_dims(loss, axis), "lse": np.expand_dims(lse, axis), "dlogits": slopes}
 
 
 def _linear_logaddexp(fields: Fields, arrays: Arrays) -> dict[str, Any]:
     given = {"logits": np.inner(arrays["x"], arrays["w"]), "target": arrays["target"][:, None]}
-    return {name: of[:, 0] for name, of in _logaddexp({**fields, "class_axis": -1}, given).items()}
+    of = _logaddexp({**fields, "class_axis": -1}, given)
+    return {name: of[name][:, 0] for name in ("loss", "lse")}
 
 
 _ADAPTERS: dict[str, Adapter] = {

@@ -51,9 +51,10 @@ def declared_of(op: Op) -> Declared:
     }
     table |= {"contraction": op.contraction, "flush_subnormals": op.flush_subnormals}
     usual = {name: p.default for name, p in signature(family.table).parameters.items()}
-    for name in {"tiles", "schedules"} & table.keys():
-        if {*by_element(op.elements, table[name])} == {*by_element(op.elements, usual[name])}:
-            del table[name]
+    if "schedules" in table and {*by_element(op.elements, table["schedules"])} == {
+        *by_element(op.elements, usual["schedules"])
+    }:
+        del table["schedules"]
     return Declared(
         family,
         _beyond(family.descriptor, descriptor),

@@ -12,7 +12,7 @@ from baracuda.runtime.arrays.element import ElementKind
 from ..families.map.bounds import has_bounds
 from ..families.map.op import Body, MapOp, PlacedRead, Sum
 from ..families.map.op import Store as CellStore
-from ..families.row.op import ColumnSum, Reduction, Store
+from ..families.row.op import ColumnSum, Reduction, RowOp, Store
 from ..lower.op import Op, Scalar, Tensor, Value
 from ..program import Expr, kind_of
 from ..program.cuda import to_cuda
@@ -137,8 +137,11 @@ def cuda(context: Context, expr: Expr) -> Code:
     return _text(expr, context)
 
 
-def start(reduction: Reduction) -> Code:
+@pass_context
+def start(context: Context, reduction: Reduction) -> Code:
     """The initial value of a thread's part."""
+    if isinstance(reduction.arg, Read):
+        return _element_of_row("own", reduction.arg, context)
     return Code(_REDUCTIONS[reduction.kind][0])
 
 
@@ -149,10 +152,23 @@ def step(context: Context, part: Reduction | ColumnSum) -> Code:
     kind, total = ("sum", f"{operand(part)}::part(e)") if isinstance(part, ColumnSum) else (part.kind, part.local)
     match part.arg:
         case Call(op="mul", args=(a, b)) if kind in ("sum", "mean") and _are_floats(a, b, kinds=kinds):
-            return Code(f"math::fma({to_cuda(a, kinds)}, {to_cuda(b, kinds)}, {total})")
+            return Code(f"math::fma({_text(a, context)}, {_text(b, context)}, {total})")
+        case Call(op="exp", args=(power,)) if isinstance(part, Reduction) and _has_term_of_one(part, context["op"]):
+            return Code(f"{total} + math::exp_term<T>({_text(power, context)})")
         case Call(op=op) if op == "where" or OPS[op].symbol in _LOOSE:
-            return Code(_REDUCTIONS[kind][1].format(part=total, term=f"({_term(part.arg, kinds)})"))
-    return Code(_REDUCTIONS[kind][1].format(part=total, term=_term(part.arg, kinds)))
+            return Code(_REDUCTIONS[kind][1].format(part=total, term=f"({_term(part.arg, context)})"))
+    return Code(_REDUCTIONS[kind][1].format(part=total, term=_term(part.arg, context)))
+
+
+def _has_term_of_one(part: Reduction, op: RowOp) -> bool:
+    """Whether it is a sum of exponentials of what the largest of all was subtracted from."""
+    match part:
+        case Reduction(kind="sum", arg=Call(args=(Call(op="sub", args=(x, FieldName(id=top))),))):
+            same = {v.name: v.expr for p in op.passes for v in p.row_values}
+            known = same.get(Name(top), FieldName(top))
+            known = known.args[0] if isinstance(known, Call) and known.op == "stop_gradient" else known
+            return any(r.kind == "max" and r.arg == x and known == FieldName(str(r.name)) for r in op.reductions)
+    return False
 
 
 @pass_context
@@ -183,12 +199,16 @@ def assignment(context: Context, part: Query | Tensor | Value) -> Code:
             return Code(f"{of}_index = row.index")
         case Tensor():
             value = read(part, "row")
-        case Value(expr=Read(tensor=tensor, places=(place,), outside=outside)):
-            at, other = (to_cuda(x, _kinds(context)) for x in (place, outside))
-            value = Code(f"row.template element<{tensor}_tensor>(args, {at}, {other})")
+        case Value(expr=Read() as element):
+            value = _element_of_row("element", element, context)
         case Value():
             value = to_cuda(part.expr, _kinds(context))
     return Code(f"{part.local} = {value}")
+
+
+def _element_of_row(method: str, read: Read, context: Context) -> Code:
+    at, other = (to_cuda(x, _kinds(context)) for x in (*read.places, read.outside))
+    return Code(f"row.template {method}<{read.tensor}_tensor>(args, {at}, {other})")
 
 
 @pass_context
@@ -377,16 +397,16 @@ def _are_floats(*exprs: Expr, kinds: Kinds) -> bool:
     return all(kind_of(expr, kinds) == "float" for expr in exprs)
 
 
-def _term(expr: Expr, kinds: Kinds) -> str:
+def _term(expr: Expr, context: Context) -> str:
     """A term of a sum, which has the accumulator's type."""
-    text = to_cuda(expr, kinds)
-    return f"acc_t({text})" if kind_of(expr, kinds) == "int" else text
+    text = _text(expr, context)
+    return f"acc_t({text})" if kind_of(expr, _kinds(context)) == "int" else text
 
 
 def _text(expr: Expr, context: Context) -> Code:
     """The text of an expression, with short whole numbers where kernels may have them."""
     op: Op = context["op"]
-    return to_cuda(expr, _kinds(context), short=bool(op.bounds), divisors=op.divisors)
+    return to_cuda(expr, _kinds(context), short=bool(op.bounds), divisors=op.divisors, column=op.asked)
 
 
 def _kinds(context: Context) -> Kinds:

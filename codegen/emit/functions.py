@@ -56,6 +56,12 @@ class Function:
         return Name(f"_{self.name}")
 
     @property
+    def result_type(self) -> Code:
+        """Its declaration."""
+        fields = [f'("{name}", Any)' for name in self.results]
+        return packed(f'{self.result} = NamedTuple("{self.result}", [', fields, "])")
+
+    @property
     def returns(self) -> Name:
         return self.result if self.results else Name("Any")
 

@@ -179,6 +179,11 @@ class Op:
         return ()
 
     @property
+    def asked(self) -> str:
+        """The dim of which an element knows whether it is at a place."""
+        return ""
+
+    @property
     def divisors(self) -> frozenset[str]:
         """The fields by which kernels divide with numbers that the plan has computed."""
         return frozenset()

@@ -9,7 +9,7 @@ from ..text import Code
 from .error import ProgramError
 from .kinds import Kinds, kind_of
 from .ops import OPS
-from .tree import Call, Cast, Const, Expr, Name, Query, Reduce
+from .tree import Call, Cast, Const, Expr, Name, Query, Reduce, at_index
 
 # How tightly C++ binds; an operand that binds less tightly than its place asks for is put in parentheses.
 _BINDS = {"*": 13, "/": 13, "+": 12, "-": 12, "<": 10, "<=": 10, ">": 10, ">=": 10, "==": 9, "!=": 9}
@@ -21,18 +21,21 @@ _CAST = {"T": "T({})", "acc": "{}", "f16": "float(f16({}))", "bf16": "float(bf16
 _CAST |= {"f64": "double({})"}
 
 
-def to_cuda(expr: Expr, kinds: Kinds, short: bool = False, divisors: Collection[str] = ()) -> Code:
+def to_cuda(
+    expr: Expr, kinds: Kinds, short: bool = False, divisors: Collection[str] = (), column: str = ""
+) -> Code:
     """Print `expr` as CUDA in terms of the element type T and the accumulator's acc_t.
 
     A name has an underscore behind it, as `names.in_kernel` says. Numbers written out have 64 bits; where they are
     `short`, whole numbers have the type of what they are made of. Kernels divide by the fields `divisors` as arguments.
+    An element `e` says whether it is at a place along `column`.
     """
-    return Code(_Printer(kinds, short, divisors).text(expr, kind_of(expr, kinds)))
+    return Code(_Printer(kinds, short, divisors, column).text(expr, kind_of(expr, kinds)))
 
 
 class _Printer:
-    def __init__(self, kinds: Kinds, short: bool, divisors: Collection[str]) -> None:
-        self.kinds, self.short, self.divisors = kinds, short, divisors
+    def __init__(self, kinds: Kinds, short: bool, divisors: Collection[str], column: str) -> None:
+        self.kinds, self.short, self.divisors, self.column = kinds, short, divisors, column
 
     def text(self, expr: Expr, want: str) -> str:
         return self._place(expr, want)[0]
@@ -79,6 +82,9 @@ class _Printer:
             parts = [self._tight(args[0], "bool", _TERNARY + 1)]
             parts += [self._tight(a, kind_of(expr, self.kinds), _TERNARY + 1) for a in args[1:]]
             return row.cuda.format(*parts), _TERNARY
+        place = at_index(self.column, expr)
+        if place is not None and kind_of(place, self.kinds) == "int":
+            return f"e.at({self._place(place, inner)[0]})", _PRIMARY
         if expr.op in ("floor_divide", "remainder") and (special := self._quotient(expr.op, *args)):
             return special, _PRIMARY
         if not row.symbol or row.cuda.startswith("math::"):

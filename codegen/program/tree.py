@@ -215,6 +215,14 @@ def reads(expr: Expr) -> frozenset[str]:
     return frozenset(e.id if isinstance(e, Name) else e.tensor for e in walk(expr) if isinstance(e, Name | Read))
 
 
+def at_index(dim: str, expr: Expr) -> Expr | None:
+    """What the index of `dim` is compared with, if that is what `expr` does."""
+    match expr:
+        case Call(op="equal", args=(Query(what="index", of=of), place)) if of == dim:
+            return place
+    return None
+
+
 def varies(expr: Expr, values: dict[str, frozenset[str]]) -> frozenset[str]:
     """The dims along which the value of `expr` differs."""
     match expr:

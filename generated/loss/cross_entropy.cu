@@ -66,7 +66,7 @@ struct Program : RowProgram<kernel_args> {
     __device__ static List<logits_tensor> reads(Pass<1>);
     template <class E> __device__ void element(Pass<1>, const E& e) {
         const acc_t logits_ = acc_t(logits_tensor::in(e));
-        lse_sum_ = lse_sum_ + math::exp_for<T>(logits_ - logsumexp_top_);
+        lse_sum_ = lse_sum_ + math::exp_term<T>(logits_ - logsumexp_top_);
     }
 
     template <class R> __device__ void before(Pass<2>, [[maybe_unused]] const R& row) {

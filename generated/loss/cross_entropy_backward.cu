@@ -55,9 +55,8 @@ struct Program : RowProgram<kernel_args> {
     }
     __device__ static List<logits_tensor> reads(Pass<0>);
     template <class E> __device__ void element(Pass<0>, const E& e) {
-        const i64 classes_index = e.col;
         const acc_t logits_ = acc_t(logits_tensor::in(e));
-        const acc_t share_ = (classes_index == target_ ? share_once_ : acc_t(0.0)) + share_once__;
+        const acc_t share_ = (e.at(target_) ? share_once_ : acc_t(0.0)) + share_once__;
         dlogits_tensor::store(e, T(counts_ ? dloss_ * (dlogits_once_ * math::exp_for<T>(logits_ - lse_) - share_)
             : acc_t(0.0)));
     }
@@ -65,4 +64,4 @@ struct Program : RowProgram<kernel_args> {
 
 }  // namespace baracuda
 #include <baracuda/row/kernel.cuh>
-// @lines templates/row.cu.jinja:1 1*5 5 2 1*3 2 0*4 4 0*2 12 1*5 2 0*4 2 1*3 2 0*10 1 3 5 0*6 8 2 1 2 3*2 9 0 2 21 1*3
+// @lines templates/row.cu.jinja:1 1*5 5 2 1*3 2 0*4 4 0*2 12 1*5 2 0*4 2 1*3 2 0*10 1 3 5 0*6 8 2 1 5 3 9 0 2 21 1*3

@@ -53,4 +53,9 @@ class CrossEntropyBackwardPlan(rt.RowPlan[CrossEntropyBackwardDescriptor]):
     run_unchecked, bind, can_implement = rt.entry_points(run)
 
 
-rt.REGISTRY.register(rt.row_kernels(CrossEntropyBackwardPlan))
+rt.REGISTRY.register(rt.row_kernels(
+    CrossEntropyBackwardPlan,
+    tiles=("row4x32x2r8", "row4x32x4r8", "row8x16x4r8", "row16x8x4r8", "row32x4x4r8", "row64x1x4r16", "row128x1x4r8",
+           "row128x1x8r8 f32 f16 bf16", "row256x1x8r4 f32 f16 bf16", "row512x1x8r2 f32 f16 bf16", "row256x1x4r4 f64",
+           "row512x1x4r2 f64", "wide384x1x2r1"),
+))

@@ -42,6 +42,7 @@ class LayerNormPlan(rt.RowPlan[LayerNormDescriptor]):
                     doc="reciprocal standard deviation of each row, saved for the backward"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "batch_invariant", "bit_stable_across_arch")
+    NUMERICS = 2
     EXTENTS = (rt.Extent("input_shape", "x"),)
     SCALARS = ("eps",)
     ROW_REDUCTIONS = 2
@@ -53,4 +54,4 @@ class LayerNormPlan(rt.RowPlan[LayerNormDescriptor]):
     run_unchecked, bind, can_implement = rt.entry_points(run)
 
 
-rt.REGISTRY.register(rt.row_kernels(LayerNormPlan))
+rt.REGISTRY.register(rt.row_kernels(LayerNormPlan, tiles="more"))

@@ -45,6 +45,5 @@ class ReduceRowsBackwardPlan(rt.RowPlan[ReduceRowsBackwardDescriptor]):
 rt.REGISTRY.register(rt.row_kernels(
     ReduceRowsBackwardPlan,
     tiles=("row4x32x2r8", "row4x32x4r8", "row8x16x4r8", "row16x8x4r8", "row32x4x4r8", "row64x1x4r16", "row128x1x4r8",
-           "row128x1x8r8", "row256x1x8r4", "row512x1x8r2", "row1024x1x8b132r1", "row512x1x4x8b30r2",
-           "row1024x1x4x8b15r1", "wide384x1x2r1"),
+           "row128x1x8r8", "row256x1x8r4", "row512x1x8r2", "wide384x1x2r1"),
 ))

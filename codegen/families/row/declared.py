@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from baracuda.runtime.families.row.plan import TILES
+from baracuda.runtime.plans.registry import by_element
+
 from ...lower.shared import in_one_list
 from .op import RowOp
 
@@ -14,5 +17,8 @@ def declares(op: RowOp) -> tuple[dict[str, Any], ...]:
         "COLUMN_SUMS": op.column_flags,
         "ROW_REDUCTIONS": len(op.reductions),
     }
-    table = {"arch": str(op.arch), "tiles": in_one_list(op, dict(op.tiles))}
+    tiles = in_one_list(op, dict(op.tiles))
+    of_elements = {*by_element(op.elements, tiles)}
+    named = (name for name, usual in TILES.items() if {*by_element(op.elements, usual)} == of_elements)
+    table = {"arch": str(op.arch), "tiles": next(named, tiles)}
     return {"_shape": op.shape, "_cols": op.col_axes}, plan, table

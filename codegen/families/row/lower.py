@@ -14,7 +14,7 @@ from ...lower.shared import first_arch, lower_tensor, scalar, shared_fields
 from ...program.tree import Query, walk
 from ...spec.scope import kinds_of
 from ...text import Name
-from .op import RowOp
+from .op import Pass, RowOp
 from .passes import schedule
 from .program import row_lines
 from .spec import RowSpec
@@ -46,7 +46,7 @@ def lower_row(spec: RowSpec, spec_path: str) -> RowOp:
         ),
         passes=plan.passes,
         columns=plan.columns,
-        tiles=tuple(_tiles(spec, arguments, len(plan.passes[-1].column_sums))),
+        tiles=tuple(_tiles(spec, arguments, plan.passes)),
         queries=tuple(q for q in read_of_dims if q in queries),
         kinds=plan.kinds,
     )
@@ -57,12 +57,15 @@ def _row_and_col(spec: RowSpec) -> tuple[str, str]:
     return rows, next(n for n in spec.dims if n != rows)
 
 
-def _tiles(spec: RowSpec, arguments: tuple[Tensor, ...], column_sums: int) -> Iterable[tuple[Name, tuple[Tile, ...]]]:
+def _tiles(
+    spec: RowSpec, arguments: tuple[Tensor, ...], passes: tuple[Pass, ...]
+) -> Iterable[tuple[Name, tuple[Tile, ...]]]:
     inputs = {over: [t for t in arguments if t.role != "out" and t.over == over] for over in ("element", "col")}
     for tag in spec.dtypes:
         kind = ElementKind(tag)
         prefetched = sum(_pack_bytes(t, kind) for t in inputs["element"])
-        yield Name(tag), tiles(kind.row, ChunkUse(len(inputs["element"]), len(inputs["col"]), column_sums, prefetched))
+        packs, sums = (len(inputs["element"]), len(inputs["col"])), len(passes[-1].column_sums)
+        yield Name(tag), tiles(kind.row, ChunkUse(*packs, sums, prefetched, exchanges=len(passes) - 1))
 
 
 def _pack_bytes(tensor: Tensor, element: ElementKind) -> int:

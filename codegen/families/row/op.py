@@ -9,7 +9,7 @@ from baracuda.runtime import RowPlan, Tile
 
 from ...lower.op import Op, Scalar, Tensor, Value
 from ...program import Expr
-from ...program.tree import Query
+from ...program.tree import Query, Read
 from ...spec.names import in_kernel
 from ...text import Name
 
@@ -20,11 +20,16 @@ class Reduction:
 
     name: Name
     kind: str  # "sum", "mean", "max" or "min"
-    arg: Expr
+    arg: Expr  # a Read, if one element is all that counts
 
     @property
     def local(self) -> Name:
         return in_kernel(self.name)
+
+    @property
+    def steps(self) -> bool:
+        """Whether each element adds to it."""
+        return not isinstance(self.arg, Read)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +100,10 @@ class RowOp(Op):
     tiles: tuple[tuple[Name, tuple[Tile, ...]], ...]  # of each element type
     queries: tuple[Query, ...]  # sizes of dims, and the index of the row, as far as the program reads them
     kinds: Mapping[str, str]  # of the program's names: "float", "int" or "bool"
+
+    @property
+    def asked(self) -> str:
+        return self.cols
 
     @property
     def layout_names(self) -> tuple[str, ...]:

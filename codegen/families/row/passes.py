@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...lower.op import Tensor, Value
 from ...program import Expr, Line, Name, ProgramError, Reduce, kind_of
-from ...program.tree import Call, Cast, Const, Query, Read, reads, varies, walk
+from ...program.tree import Call, Cast, Const, Query, Read, at_index, children, reads, varies, walk
 from ...text import Name as Identifier
 from .op import Columns, ColumnSum, Pass, Reduction, Store
 from .spec import RowSpec
@@ -77,7 +77,7 @@ def _name_reductions(lines: tuple[Line, ...], rows: str, taken: set[str]) -> tup
 
 
 def _as_reads(lines: tuple[Line, ...], spec: RowSpec, dims: tuple[str, str]) -> tuple[Line, ...]:
-    """Load what a sum picks out of a row by its index, unless the array may be overwritten meanwhile."""
+    """Load what a sum picks out of a row by its index; if the array may be overwritten, before the row is reduced."""
     cols = dims[1]
     written = {n for t in spec.outputs.values() for n in (*t.may_alias, t.updates)}
     over = {n: frozenset(t.dims) for n, t in spec.inputs.items()} | {n: frozenset[str]() for n in spec.descriptor}
@@ -92,9 +92,10 @@ def _as_reads(lines: tuple[Line, ...], spec: RowSpec, dims: tuple[str, str]) -> 
                     args=(Call(op="equal", args=(Query() as query, place)), Name(id=name), Const(value=0.0) as none),
                 ),
                 dims=(over_cols,),
-            ) if over_cols == cols and query == index and over.get(name) == frozenset(dims) and name not in written:
+            ) if over_cols == cols and query == index and over.get(name) == frozenset(dims):
                 if cols not in varies(place, over) and not spec.inputs[name].optional:
-                    line = Line(line.name, Read(name, (cols,), (place,), none), line.number)
+                    read = Read(name, (cols,), (place,), none)
+                    line = Line(line.name, Reduce("sum", read, (cols,)) if name in written else read, line.number)
         over[line.name] = varies(line.expr, over)
         found.append(line)
     return tuple(found)
@@ -258,10 +259,15 @@ class _Scheduler:
             stores=tuple(self._store(x, x.name in names_read) for x in stores if final),
             column_sums=tuple(self._column_sum(x) for x in sums if final),
             column_index=any(
-                Query("index", self.cols) in walk(x.expr)
-                for x in (*named_lines, *fed, *(stores + sums if final else []))
+                self._needs_index(x.expr) for x in (*named_lines, *fed, *(stores + sums if final else []))
             ),
         )
+
+    def _needs_index(self, expr: Expr) -> bool:
+        """Whether it reads the column's index, and does not only ask whether that is some place."""
+        place = at_index(self.cols, expr)
+        parts = children(expr) if place is None or kind_of(place, self.kinds) != "int" else (place,)
+        return expr == Query("index", self.cols) or any(map(self._needs_index, parts))
 
     def _is_row_value(self, line: Line) -> bool:
         if line.name in self.fed or line.name in self.after_columns or isinstance(line.expr, Reduce):

@@ -29,8 +29,6 @@ PREFETCH_BYTES = (80 * 1024, 160 * 1024)
 # The longest of a block: bf16 8192x32768 4045, by a cluster of four 3751; softmax 4059, 3331; f32 8192x16384 4046,
 # 3809. A row that fills a multiprocessor's registers is alone there, so the next is prefetched: 4096x65536 3870, 3702
 # if it does not, by a cluster of eight 3640; softmax 3723, 3292.
-# Blocks of clusters wait for each other, so they are persistent and prefetch, too: bf16 2048x131072 3690, by two of the
-# blocks of 1024 threads 3495; 1024x262144 3740, by four 2540.
 STREAMING = (
     Tile(lanes=4, rows=32, chunks=2, wide=False, blocks=0, resident=8),
     Tile(lanes=4, rows=32, chunks=4, wide=False, blocks=0, resident=8),
@@ -44,11 +42,23 @@ STREAMING = (
     Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=0, resident=2),
     Tile(lanes=512, rows=1, chunks=8, wide=False, blocks=0, resident=2),
     Tile(lanes=1024, rows=1, chunks=8, wide=False, blocks=132, resident=1),
+)
+WIDE = Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=0)
+# Blocks of clusters wait for each other, so they are persistent and prefetch, too: bf16 2048x131072 3690, by two of the
+# blocks of 1024 threads 3495; 1024x262144 3740, by four 2540.
+CLUSTERS = (
     Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=124, cluster=4, resident=4),
     Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=60, cluster=8, resident=4),
     Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=30, cluster=8, resident=2),
     Tile(lanes=1024, rows=1, chunks=4, wide=False, blocks=15, cluster=8, resident=1),
-    Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=0),
+)
+# Where they wait twice or more, four clusters on a multiprocessor are busy at other times: on an H100, bf16
+# 8192x128256, cross_entropy 914 us, 1217 by those above, with its gradient 1813 and 2234; softmax 8192x131072 1534 and
+# 1588.
+CLUSTERS_OF_LONG_WAITS = (
+    Tile(lanes=256, rows=1, chunks=8, wide=False, blocks=0, cluster=4, resident=4),
+    Tile(lanes=256, rows=1, chunks=8, wide=False, blocks=0, cluster=8, resident=4),
+    Tile(lanes=512, rows=1, chunks=8, wide=False, blocks=0, cluster=8, resident=2),
 )
 # Blocks that sum down columns: 512 threads on a multiprocessor, which keep the sums and prefetch, and 256 in a block
 # at least, since each block's parts are a row of traffic. `blocks` is a fixed number, so that the order of every sum is
@@ -72,21 +82,28 @@ SUMMING = (
     Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=62, cluster=4, resident=2),
     Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=30, cluster=8, resident=2),
     Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=14, cluster=8, resident=1),
-    Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=32),
+    replace(WIDE, blocks=32),
 )
 
 
 @dataclass(frozen=True)
 class ChunkUse:
-    """A thread's registers for each chunk: packs of elements and, with column sums, packs of columns and the sums.
-
-    `prefetched` is how many bytes of the next row are in flight.
-    """
+    """A thread's registers for each chunk: packs of elements and, with column sums, packs of columns and the sums."""
 
     elements: int
     columns: int
     column_sums: int
-    prefetched: int
+    prefetched: int  # bytes of the next row in flight
+    exchanges: int  # how often the threads of a row wait for each other
+
+    @property
+    def table(self) -> tuple[Tile, ...]:
+        """The tiles to choose from. A row that is walked once need not stay on the multiprocessor."""
+        if self.column_sums:
+            return SUMMING
+        if not self.exchanges:  # cross_entropy_backward, on an H100: bf16 8192x128256 1709 us by a cluster, 1463
+            return (*(tile for tile in STREAMING if not tile.arch), WIDE)
+        return (*STREAMING, *(CLUSTERS if self.exchanges == 1 else CLUSTERS_OF_LONG_WAITS), WIDE)
 
 
 def tiles(element: Element, use: ChunkUse) -> tuple[Tile, ...]:
@@ -95,7 +112,7 @@ def tiles(element: Element, use: ChunkUse) -> tuple[Tile, ...]:
     packs = use.elements + (use.columns if use.column_sums else 0)
     sums = use.column_sums * VECTOR_BYTES // element.bytes * element.acc.row.bytes // 4
     fitting: list[Tile] = []
-    for tile in SUMMING if use.column_sums else STREAMING:
+    for tile in use.table:
         if tile.cluster == 2 and element.bytes > 2:
             continue  # f32 16384x8192: 4105 GB/s by one block, 4010 by two
         registers = REGISTERS // (tile.threads * tile.resident) - other_registers

@@ -41,13 +41,20 @@ from .source import prefetch_bytes, row_axes_of, row_source
 _TICKET_BYTES = 4
 _OF_COLS = "[rows] that with 1 for each axis of cols, [cols] those axes or their product"
 _SHAPES = {"element": "[rows, cols]", "row": "[rows]", "col": "[cols]"}
-# The tiles of ops that need no more registers and shared memory than usual.
-TILES = (
+_OF_BLOCKS = (
     *("row4x32x2r8", "row4x32x4r8", "row8x16x4r8", "row16x8x4r8", "row32x4x4r8", "row64x1x4r16", "row128x1x4r8"),
     *("row128x1x8r8 f32 f16 bf16", "row256x1x8r4 f32 f16 bf16", "row512x1x8r2 f32 f16 bf16"),
     *("row1024x1x8b132r1 f32 f16 bf16", "row256x1x4r4 f64", "row512x1x4r2 f64", "row1024x1x4b132r1 f64"),
-    *("row256x1x4x8b60r4 f64", "row512x1x4x8b30r2", "row1024x1x4x8b15r1", "wide384x1x2r1"),
 )
+# The tiles of ops that need no more registers and shared memory than usual: those whose threads wait for each other
+# once in a row, and those where they wait more often.
+TILES = {
+    "once": (*_OF_BLOCKS, "row256x1x4x8b60r4 f64", "row512x1x4x8b30r2", "row1024x1x4x8b15r1", "wide384x1x2r1"),
+    "more": (
+        *(*_OF_BLOCKS, "row256x1x8x8r4 f32 f16 bf16", "row512x1x8x8r2 f32 f16 bf16"),
+        *("row256x1x4x8r4 f64", "row512x1x4x8r2 f64", "wide384x1x2r1"),
+    ),
+}
 
 R = TypeVar("R", bound=RowDescriptor)
 
@@ -295,7 +302,7 @@ class RowPlan(Plan[R]):
 def row_kernels(
     plan: type[RowPlan[Any]],
     *,
-    tiles: Sequence[str] = TILES,
+    tiles: str | Sequence[str] = "once",
     arch: str = "sm_80",
     contraction: bool = False,
     flush_subnormals: bool = False,
@@ -303,12 +310,12 @@ def row_kernels(
 ) -> Iterator[Registered]:
     """A row of the kernel table for each element type and tile, narrowest tile first, wide ones last.
 
-    For `tiles` see `by_element`. Math precision and accumulator follow from the element: they are derived, never typed
-    in. `inline` is the text of the kernels, where there is no file of it.
+    `tiles` are those of a name in TILES, or as `by_element` has them. Math precision and accumulator follow from the
+    element: they are derived, never typed in. `inline` is the text of the kernels, where there is no file of it.
     """
     source = plan.source_file(inline, contraction, flush_subnormals)
-    elements = plan.DESCRIPTOR._elements
-    for tag, text in sorted(by_element(elements, tiles), key=lambda row: elements.index(row[0])):
+    elements, texts = plan.DESCRIPTOR._elements, TILES[tiles] if isinstance(tiles, str) else tiles
+    for tag, text in sorted(by_element(elements, texts), key=lambda row: elements.index(row[0])):
         element, tile = ElementKind(tag), Tile.parse(text)
         guarantee = plan.promised_of(element)
         # Elsewhere another tile takes its rows, and adds in another order.

@@ -314,5 +314,11 @@ template <typename T, typename A> __device__ A exp_for(A a) {
     }
 }
 
+// The same for a sum of which one term is 1: to that, a number below the smallest normal one adds nothing.
+template <typename T, typename A> __device__ A exp_term(A a) {
+    if constexpr (sizeof(T) == 2) return quick_exp2(a * A(1.4426950408889634));
+    else return exp(a);
+}
+
 }  // namespace math
 }  // namespace baracuda

@@ -39,6 +39,8 @@ template <bool SUMS_, typename I, class Elements, class Columns, class Stored, c
     int k, i;
     I col;
     long long row;
+    // Whether this is the column of a row's place; half of that is known of a row.
+    __device__ bool at(i64 place) const { return math::subtract(I(place), I(col - i)) == i && place == I(place); }
 };
 
 // What a thread has of a row, and then the row's value. With column sums, `reduced` holds those of all rows between the
@@ -67,6 +69,10 @@ template <class Tile, Walk WALK> struct Row {
         if (!live || col < 0 || col >= space.cols) return outside;
         const auto& tensor = O::of(args);
         return acc_t(tensor.row(space, index)[column_offset<LAYOUT>(col, space, tensor.col_stride)]);
+    }
+    // Of one thread, the others have 0: other threads, which may overwrite it, wait for the sum.
+    template <class O, class Args> __device__ acc_t own(const Args& args, i64 col, acc_t outside) const {
+        return lane == 0 && first_col == 0 ? element<O>(args, col, outside) : acc_t(0);
     }
     // Reduces what each thread has of the row, in one exchange.
     template <class... Parts> __device__ void reduce(Parts... part) const {
@@ -140,7 +146,7 @@ template <class Program, class Tile, Walk WALK> struct RowWalk {
 
     __device__ void run() const {
         const long long block = WALK == Walk::STRIP ? blockIdx.y
-                                : SINGLE_ITERATION  ? blockIdx.x + (long long)blockIdx.y * gridDim.x
+                                : SINGLE_ITERATION  ? (blockIdx.x + (long long)blockIdx.y * gridDim.x) / Tile::CLUSTER
                                                     : blockIdx.x / Tile::CLUSTER;
         const long long blocks = WALK == Walk::STRIP ? gridDim.y : gridDim.x / Tile::CLUSTER;
         int phase = 0;

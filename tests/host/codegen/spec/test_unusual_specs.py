@@ -232,3 +232,29 @@ def test_errors_in_files_that_an_op_does_not_need_leave_it_alone(tmp_path: Path)
     (tmp_path / "softmax.yaml").unlink()
     with pytest.raises(SpecError, match=r"broken.yaml:1: 'doc' is missing"):
         load_folder(tmp_path, ["softmax_backward"])
+
+
+PICKED = """
+op: picked
+doc: The share of each row's sum that one column has.
+descriptor: {axis: {type: int, default: -1}}
+dims: {rows: rest, cols: axis}
+inputs: {x: numbers, at: {dims: [rows], dtype: i64, doc: a column}}
+outputs: [y]
+program: y = where(index(cols) == at, x, 0.0) / sum(x, cols)
+"""
+
+
+def test_a_place_beyond_32_bits_is_no_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    picked = ops.functions(package(tmp_path, PICKED, monkeypatch))["picked"]
+    x, at = np.ones((4, 2), np.float32), np.array([[1], [2**32 + 1], [-(2**32)], [-1]])
+    assert picked(x, at).tolist() == [[0.0, 0.5], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
+
+
+@pytest.mark.parametrize("place", ["1.0", "1.5 - 0.5", "size(cols) / 2", "size(cols) // 2"])
+def test_a_column_may_be_compared_with_any_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    text = PICKED.replace("== at", f"== {place}").replace(", at: {dims: [rows], dtype: i64, doc: a column}", "")
+    picked = ops.functions(package(tmp_path, text, monkeypatch))["picked"]
+    assert picked(np.ones((1, 2), np.float32)).tolist() == [[0.0, 0.5]]

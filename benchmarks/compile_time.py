@@ -1,4 +1,4 @@
-"""Compilation times: cold, cached, and with other compilers.
+"""Compilation times: cold, cached, packed, and with other compilers.
 
 First compilations are measured in fresh processes with empty caches.
 """
@@ -27,6 +27,11 @@ from .first_times import Row, row
 
 ARCHS = ("sm_80", "sm_90")
 HEAVY = ("flash_",)  # how the names of ops begin that are counted apart
+# What `first_times.calls` computes.
+_CALLED = (
+    "RMSNormPlan input_shape=512,4096 norm_axes_mask=2 eps=1e-06 has_gamma=true element=f32",
+    "SoftmaxPlan input_shape=512,4096 softmax_axis=-1 element=f32",
+)
 _CACHES = ("BARACUDA_CACHE_DIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH")
 
 
@@ -37,8 +42,8 @@ def rows() -> list[Row]:
     table = [*child("nvrtc"), *again(variant), *compiled("light SKU", light), *compiled("flash SKU", heavy)]
     table += [*warm(light[0]), *nvcc(light[0])]
     if CudaDevice.available():
-        return [*table, *loaded(light[0]), *child("triton"), *child("torch.compile")]
-    return [*table, row("module load, Triton, torch.compile", None, "no CUDA device")]
+        return [*table, *loaded(light[0]), *first_calls(), *child("triton"), *child("torch.compile")]
+    return [*table, *first_calls(), row("module load, Triton, torch.compile", None, "no CUDA device")]
 
 
 def samples() -> tuple[list[Variant], list[Variant]]:
@@ -101,10 +106,24 @@ def nvcc(variant: Variant) -> list[Row]:
     return [row(label, None, _last(completed.stderr)) if completed.returncode else row(label, ms)]
 
 
-def child(label: str) -> list[Row]:
-    """The rows that a fresh process measures with empty caches."""
+def first_calls() -> list[Row]:
+    """First calls whose kernels are in a pack; on the host device, in the cache of a process before."""
     with tempfile.TemporaryDirectory() as folder:
-        env = os.environ | {name: f"{folder}/{name}" for name in _CACHES}
+        if not CudaDevice.available():
+            child("calls", BARACUDA_CACHE_DIR=folder)
+            return [{**r, "note": "host device"} for r in child("calls", BARACUDA_CACHE_DIR=folder)]
+        pack = [sys.executable, "-c", "from baracuda.cli.main import main; main()", "pack", "--out", f"{folder}/pack"]
+        problems = [word for problem in _CALLED for word in ("--problem", problem)]
+        packed = subprocess.run([*pack, *problems, "--arch", CudaDevice(0).arch], capture_output=True, text=True)
+        if packed.returncode:
+            return [row("first calls from a pack", None, _last(packed.stderr))]
+        return [{**r, "note": "from a pack"} for r in child("calls", BARACUDA_PACKS=f"{folder}/pack")]
+
+
+def child(label: str, **given: str) -> list[Row]:
+    """The rows that a fresh process measures with empty caches, or with `given` in its environment."""
+    with tempfile.TemporaryDirectory() as folder:
+        env = os.environ | {name: f"{folder}/{name}" for name in _CACHES} | given
         command = [sys.executable, "-m", "baracuda.benchmarks.first_times", label]
         completed = subprocess.run(command, capture_output=True, text=True, env=env)
     if completed.returncode:

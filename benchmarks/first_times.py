@@ -1,11 +1,13 @@
-"""First compilations, each in a fresh process: `python -m baracuda.benchmarks.first_times nvrtc`."""
+"""First compilations and calls, each in a fresh process: `python -m baracuda.benchmarks.first_times nvrtc`."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 Row = dict[str, Any]
@@ -64,6 +66,22 @@ def torch_compile() -> list[Row]:
     return [timed("torch.compile of rms_norm, forward and backward", call, torch.cuda.synchronize)]
 
 
+def calls() -> list[Row]:
+    """The first calls of two functions: on a GPU with a pack, else on the host device. Arrays are there before."""
+    start = time.perf_counter()
+    from baracuda import ops
+
+    imported = row("import of baracuda.ops", (time.perf_counter() - start) * 1e3)
+    library: Any = import_module("cupy" if "BARACUDA_PACKS" in os.environ else "numpy")
+    x, gamma = library.ones((512, 4096), "float32"), library.ones(4096, "float32")
+    drain = library.cuda.Device().synchronize if library.__name__ == "cupy" else int
+    drain()
+    norm = lambda: ops.rms_norm(x, gamma)  # noqa: E731
+    first = timed("rms_norm, first call of a process", norm, drain)
+    other = timed("softmax, first call after that", lambda: ops.softmax(x, softmax_axis=-1), drain)
+    return [imported, first, other, timed("rms_norm, next call", norm, drain)]
+
+
 def timed(label: str, call: Callable[[], object], drain: Callable[[], object] = int) -> Row:
     """The time of one call, including the device's work."""
     start = time.perf_counter()
@@ -72,7 +90,12 @@ def timed(label: str, call: Callable[[], object], drain: Callable[[], object] = 
     return row(label, (time.perf_counter() - start) * 1e3)
 
 
-CHILDREN: dict[str, Callable[[], list[Row]]] = {"nvrtc": nvrtc, "triton": triton, "torch.compile": torch_compile}
+CHILDREN: dict[str, Callable[[], list[Row]]] = {
+    "nvrtc": nvrtc,
+    "triton": triton,
+    "torch.compile": torch_compile,
+    "calls": calls,
+}
 
 if __name__ == "__main__":
     print(json.dumps(CHILDREN[sys.argv[1]]()))

@@ -25,7 +25,7 @@ from ..group import main
 @click.option("--csv", type=arguments.FILE, help="Write one line per contestant and case.")
 @click.option("--plot", type=arguments.FILE, help="Plot a roofline, or the sweep, as .svg or .png.")
 @click.option("--host", is_flag=True, help="Measure host time per launch, by route.")
-@click.option("--compile", "compiling", is_flag=True, help="Measure compilation, cold and warm.")
+@click.option("--compile", "compiling", is_flag=True, help="Measure compilation, cold and warm, and first calls.")
 @click.option("--report", is_flag=True, help="Do not measure: the arguments are state files; write a report.")
 @click.option("--out", type=arguments.FILE, help="Output file of --report; default: stdout.")
 def bench(ops: tuple[str, ...], host: bool, compiling: bool, report: bool, out: Path | None, **options: Any) -> None:

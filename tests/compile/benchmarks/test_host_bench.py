@@ -213,5 +213,7 @@ def test_compile_times_of_one_kernel(tmp_path: Path) -> None:
     first = compile_time.child("nvrtc")
     assert [len(cold), len(first)] == [2, 2] and cold[1]["note"].startswith("attention/alibi/")
     assert all(row["ms"] > 0 for row in [*cold, *first, warm]) and warm["ms"] < cold[0]["ms"] / 5
+    imported, called, other, again = compile_time.first_calls()
+    assert 0 < again["ms"] < min(called["ms"], other["ms"]) and imported["ms"] > 0 and again["note"] == "host device"
     (broken,) = compile_time.child("no such")
     assert broken == first_times.row("no such", None, "KeyError: 'no such'")

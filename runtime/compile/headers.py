@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 INCLUDE = Path(__file__).parent.parent / "include"
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:<([^>\n]+)>|"([^"\n]+)")', re.MULTILINE)
+_INCLUDE = re.compile(r'#[ \t]*include[ \t]*(?:<([^>\n]+)>|"([^"\n]+)")')  # found by its first character
 
 
 _TICK = 100_000_000  # ns; file systems' clocks are coarser than the processor's
@@ -57,7 +57,10 @@ def header_digests(text: str, include: Path) -> list[tuple[str, bytes]]:
 def _includes(text: str, folder: str) -> tuple[str, ...]:
     """Names below the include folder that the #include lines of a file in `folder` may mean."""
     names = []
-    for angled, quoted in _INCLUDE.findall(text):
+    for found in _INCLUDE.finditer(text):
+        if text[text.rfind("\n", 0, found.start()) + 1 : found.start()].strip(" \t"):
+            continue  # something is in front of it
+        angled, quoted = found.groups()
         names.append(posixpath.normpath(angled or quoted))
         if quoted and folder:
             names.append(posixpath.normpath(f"{folder}/{quoted}"))

@@ -406,7 +406,7 @@ def _term(expr: Expr, context: Context) -> str:
 def _text(expr: Expr, context: Context) -> Code:
     """The text of an expression, with short whole numbers where kernels may have them."""
     op: Op = context["op"]
-    return to_cuda(expr, _kinds(context), short=bool(op.bounds), divisors=op.divisors, column=op.asked)
+    return to_cuda(expr, _kinds(context), short=bool(op.bounds), divisors=op.divisors, column=op.column)
 
 
 def _kinds(context: Context) -> Kinds:

@@ -179,8 +179,8 @@ class Op:
         return ()
 
     @property
-    def asked(self) -> str:
-        """The dim of which an element knows whether it is at a place."""
+    def column(self) -> str:
+        """The dim whose index kernels compare with a place by `e.at(place)`; "" for none."""
         return ""
 
     @property

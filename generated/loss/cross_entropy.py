@@ -54,4 +54,4 @@ class CrossEntropyPlan(rt.RowPlan[CrossEntropyDescriptor]):
     run_unchecked, bind, can_implement = rt.entry_points(run)
 
 
-rt.REGISTRY.register(rt.row_kernels(CrossEntropyPlan, tiles="more"))
+rt.REGISTRY.register(rt.row_kernels(CrossEntropyPlan, tiles="more waits"))

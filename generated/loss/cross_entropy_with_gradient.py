@@ -59,4 +59,4 @@ class CrossEntropyWithGradientPlan(rt.RowPlan[CrossEntropyWithGradientDescriptor
     run_unchecked, bind, can_implement = rt.entry_points(run)
 
 
-rt.REGISTRY.register(rt.row_kernels(CrossEntropyWithGradientPlan, tiles="more"))
+rt.REGISTRY.register(rt.row_kernels(CrossEntropyWithGradientPlan, tiles="more waits"))

@@ -54,4 +54,4 @@ class LayerNormPlan(rt.RowPlan[LayerNormDescriptor]):
     run_unchecked, bind, can_implement = rt.entry_points(run)
 
 
-rt.REGISTRY.register(rt.row_kernels(LayerNormPlan, tiles="more"))
+rt.REGISTRY.register(rt.row_kernels(LayerNormPlan, tiles="more waits"))

@@ -42,4 +42,4 @@ class LogSoftmaxPlan(rt.RowPlan[LogSoftmaxDescriptor]):
     run_unchecked, bind, can_implement = rt.entry_points(run)
 
 
-rt.REGISTRY.register(rt.row_kernels(LogSoftmaxPlan, tiles="more"))
+rt.REGISTRY.register(rt.row_kernels(LogSoftmaxPlan, tiles="more waits"))

@@ -42,4 +42,4 @@ class SoftmaxPlan(rt.RowPlan[SoftmaxDescriptor]):
     run_unchecked, bind, can_implement = rt.entry_points(run)
 
 
-rt.REGISTRY.register(rt.row_kernels(SoftmaxPlan, tiles="more"))
+rt.REGISTRY.register(rt.row_kernels(SoftmaxPlan, tiles="more waits"))

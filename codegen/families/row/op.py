@@ -102,7 +102,7 @@ class RowOp(Op):
     kinds: Mapping[str, str]  # of the program's names: "float", "int" or "bool"
 
     @property
-    def asked(self) -> str:
+    def column(self) -> str:
         return self.cols
 
     @property

@@ -49,8 +49,8 @@ _OF_BLOCKS = (
 # The tiles of ops that need no more registers and shared memory than usual: those whose threads wait for each other
 # once in a row, and those where they wait more often.
 TILES = {
-    "once": (*_OF_BLOCKS, "row256x1x4x8b60r4 f64", "row512x1x4x8b30r2", "row1024x1x4x8b15r1", "wide384x1x2r1"),
-    "more": (
+    "one wait": (*_OF_BLOCKS, "row256x1x4x8b60r4 f64", "row512x1x4x8b30r2", "row1024x1x4x8b15r1", "wide384x1x2r1"),
+    "more waits": (
         *(*_OF_BLOCKS, "row256x1x8x8r4 f32 f16 bf16", "row512x1x8x8r2 f32 f16 bf16"),
         *("row256x1x4x8r4 f64", "row512x1x4x8r2 f64", "wide384x1x2r1"),
     ),
@@ -302,7 +302,7 @@ class RowPlan(Plan[R]):
 def row_kernels(
     plan: type[RowPlan[Any]],
     *,
-    tiles: str | Sequence[str] = "once",
+    tiles: str | Sequence[str] = "one wait",
     arch: str = "sm_80",
     contraction: bool = False,
     flush_subnormals: bool = False,

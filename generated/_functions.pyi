@@ -562,12 +562,12 @@ def rms_norm_backward(dy: rt.Array, x: rt.Array, gamma: rt.Array = None, rms: rt
     """Gradients of RMSNorm with respect to its input and its gain. See `RMSNormBackwardPlan.run`,
     `RMSNormBackwardDescriptor`."""
 
-def rope(x: rt.Array, cosines: rt.Array, sines: rt.Array, *, interleaved: bool = False, y: rt.Array = None,
+def rope(x: rt.Array, cosines: rt.Array, sines: rt.Array, *, kind: str, y: rt.Array = None,
          stream: rt.Stream = None) -> Any:
     """Rotary position embedding; a number turns with the one half a head away, or interleaved, with its neighbour.
     See `RopePlan.run`, `RopeDescriptor`."""
 
-def rope_backward(dy: rt.Array, cosines: rt.Array, sines: rt.Array, *, interleaved: bool = False, dx: rt.Array = None,
+def rope_backward(dy: rt.Array, cosines: rt.Array, sines: rt.Array, *, kind: str, dx: rt.Array = None,
                   stream: rt.Stream = None) -> Any:
     """Gradient of rope with respect to x. See `RopeBackwardPlan.run`, `RopeBackwardDescriptor`."""
 

@@ -111,7 +111,7 @@ def _filtered(torch: Any, fields: Fields, tensors: Tensors, extended: Any) -> An
 
 def rope(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
     x = tensors["x"]
-    pairs = x.unflatten(-1, (-1, 2) if fields["interleaved"] else (2, fields["head_dim"] // 2))
-    first, second = pairs.unbind(-1 if fields["interleaved"] else -2)
-    other = torch.stack((-second, first), -1 if fields["interleaved"] else -2).flatten(-2)
+    pairs = x.unflatten(-1, (-1, 2) if fields["kind"] == "neighbours" else (2, fields["head_dim"] // 2))
+    first, second = pairs.unbind(-1 if fields["kind"] == "neighbours" else -2)
+    other = torch.stack((-second, first), -1 if fields["kind"] == "neighbours" else -2).flatten(-2)
     return {"y": x * tensors["cosines"][:, None] + other * tensors["sines"][:, None]}

@@ -305,15 +305,23 @@ def _take(fields: Fields, arrays: Arrays) -> dict[str, Any]:
 def _complex(fields: Fields, arrays: Arrays) -> dict[str, Any]:
     """Each half with cosines and sines of its own, which need be of no angle."""
     x, half = arrays["x"], fields["head_dim"] // 2
-    order = np.arange(2 * half).reshape((half, 2) if fields["interleaved"] else (2, half)).reshape(-1)
-    if fields["interleaved"]:
+    order = np.arange(2 * half).reshape((half, 2) if fields["kind"] == "neighbours" else (2, half)).reshape(-1)
+    if fields["kind"] == "neighbours":
         order = np.concatenate([order[0::2], order[1::2]])
     first, second = (x[..., order[part]] for part in (slice(half), slice(half, None)))
     y = np.empty_like(x)
-    for part, turned in ((slice(half), first + 1j * second), (slice(half, None), second - 1j * first)):
+    for part, real, imag in ((slice(half), first, second), (slice(half, None), second, -first)):
         cosines, sines = (arrays[name][:, None, order[part]] for name in ("cosines", "sines"))
-        y[..., order[part]] = (turned * (cosines + 1j * sines)).real
+        with np.errstate(invalid="ignore"):  # of imaginary parts
+            y[..., order[part]] = (_complex_of(real, imag) * _complex_of(cosines, sines)).real
     return {"y": y}
+
+
+def _complex_of(real: Any, imag: Any) -> Any:
+    """Of any parts: infinity times 1j has a real part that is NaN."""
+    numbers = np.empty(real.shape, np.complex128)
+    numbers.real, numbers.imag = real, imag
+    return numbers
 
 
 def _pad_reflected(fields: Fields, arrays: Arrays) -> dict[str, Any]:

@@ -299,13 +299,17 @@ def arrays(body: Body, op: MapOp) -> Code:
 
 
 def placed_value(read: PlacedRead, op: MapOp, number: int) -> Code:
-    """What holds the elements that a body reads at computed places, which are equally far apart where no `still`
-    operand moves from cell to cell.
-    """
-    numbers = (f"Args::{n}" if n.removesuffix("_index") in op.indices else str(number_in(n, op)) for n in read.still)
-    still = "".join(f", {number}" for number in numbers)
-    place = "whole_t" if op.bounds and has_bounds(read) else "i64"
-    return Code(f"PlacedValue<{value_type(read)}, {stored_type(read.tensor)}, {number}, {place}{still}>")
+    """What holds the elements that a body reads at computed places, and how these change from cell to cell."""
+    args = ["whole_t" if op.bounds and has_bounds(read) else "i64"]
+    if read.swapped is not None:
+        dim, mask = read.swapped
+        change, args = "Swapped", [*args, f"Args::{dim}_index", str(mask)]
+    else:
+        change = "EvenPieces" if read.pieces else "Even"
+        args += [str(sum(1 << axis for axis in read.same))] if read.pieces else []
+        args += [f"Args::{n}" if n.removesuffix("_index") in op.indices else str(number_in(n, op)) for n in read.still]
+    places = f"{change}<{', '.join(args)}>"
+    return Code(f"PlacedValue<{value_type(read)}, {stored_type(read.tensor)}, {number}, {places}>")
 
 
 @pass_context
@@ -387,6 +391,13 @@ def outside(context: Context, read: PlacedRead) -> Code:
 
 
 @pass_context
+def piece(context: Context, read: PlacedRead) -> Code:
+    """In which piece of the program a place is: a bit for each comparison."""
+    bits = (f"int({_text(expr, context)}){f' << {n}' * (n > 0)}" for n, expr in enumerate(read.pieces))
+    return Code(" | ".join(bits))
+
+
+@pass_context
 def term(context: Context, part: Sum) -> Code:
     """What a cell adds to a sum."""
     value = _text(part.arg, context)
@@ -418,7 +429,7 @@ _FILTERS: tuple[Callable[..., Code | bool], ...] = (
     *(path, has, if_present, and_present, unless_absent, absent, value_type, word, stored_type, dtype),
     *(held_type, known_type, size_type, type_macro, const, struct, operand, operands, operand_type, cuda, start, step),
     *(perhaps, member, read, assignment, part),
-    *(body_doc, body_struct, beside_lane, each, stored_value, outside, term, monoid),
+    *(body_doc, body_struct, beside_lane, each, stored_value, outside, piece, term, monoid),
     *(is_operand, argument, arrays, in_passes, index_numbers, keys, made_of, monoids, placed_value, walk_headers),
 )
 FILTERS = {function.__name__: function for function in _FILTERS}

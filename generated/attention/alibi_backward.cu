@@ -57,5 +57,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 21 0 3 12 15 2*4 1 2*2 0*2 12 3 2 1 templates/map_bodies.jinja:40 1 19 9 -37
-// @lines 59 1*3 -54 1 19 9 -54 0 3 14 3 56 1*3 -54 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:100 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 21 0 3 12 15 2*4 1 2*2 0*2 12 3 2 1 templates/map_bodies.jinja:40 1 22 9 -40
+// @lines 62 1*3 -57 1 22 9 -57 0 3 14 3 59 1*3 -57 1 22 9 12 -52 62 1*2 templates/map.cu.jinja:100 1 5 1

@@ -4,6 +4,7 @@
 
 namespace baracuda {
 
+#if BARACUDA_PASS == 1
 template <typename T> using cosines_type = BARACUDA_TYPE_COSINES;
 template <typename T> using sines_type = BARACUDA_TYPE_SINES;
 struct Program : MapProgram {
@@ -14,42 +15,32 @@ struct Program : MapProgram {
         Array<const sines_type<T>, 2> sines_;
         Array<T, 3> y_;
         PlacedAxes<1> x_axes;
-        long long interleaved_;
         long long head_dim_;
         enum : int { d_index = 4 };
     };
 
     // The values of cells.
-    struct Cells : Body<Reads<&Args::cosines_, &Args::sines_>, Writes<&Args::y_>, PlacedValue<acc_t, T, 0, whole_t>,
-        PlacedValue<acc_t, T, 1, whole_t>, PlacedValue<acc_t, T, 2, whole_t>> {
-        using x_read_slice = PlacedValue<acc_t, T, 0, whole_t>;
-        using x_read2_slice = PlacedValue<acc_t, T, 1, whole_t>;
-        using x_read3_slice = PlacedValue<acc_t, T, 2, whole_t>;
+    struct Cells : Body<Reads<&Args::cosines_, &Args::sines_>, Writes<&Args::y_>, PlacedValue<acc_t, T, 0,
+        EvenPieces<whole_t, 0>>, PlacedValue<acc_t, T, 1, Swapped<whole_t, Args::d_index, 0>>> {
+        using x_read_slice = PlacedValue<acc_t, T, 0, EvenPieces<whole_t, 0>>;
+        using x_read2_slice = PlacedValue<acc_t, T, 1, Swapped<whole_t, Args::d_index, 0>>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, x_read_slice(), args.x_, args.x_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {
-                const bool interleaved_ = bool(args.interleaved_);
                 const whole_t head_dim_ = whole_t(args.head_dim_);
                 const auto d_index = lane.index(Args::d_index);
-                const auto step_ = interleaved_ ? 1 : math::floor_divide_by<2>(head_dim_);
-                place[0] = math::add(d_index, step_);
+                const bool first_ = d_index < math::floor_divide_by<2>(head_dim_);
+                place[0] = first_ ? math::add(d_index, math::floor_divide_by<2>(head_dim_))
+                    : math::subtract(d_index, math::floor_divide_by<2>(head_dim_));
+                return int(d_index < math::floor_divide_by<2>(head_dim_));
             });
             packs.place(read, x_read2_slice(), args.x_, args.x_axes,
-                        acc_t(0.0), [&](auto& place, const auto& lane) {
-                const bool interleaved_ = bool(args.interleaved_);
-                const whole_t head_dim_ = whole_t(args.head_dim_);
-                const auto d_index = lane.index(Args::d_index);
-                const auto step_ = interleaved_ ? 1 : math::floor_divide_by<2>(head_dim_);
-                place[0] = math::subtract(d_index, step_);
-            });
-            packs.place(read, x_read3_slice(), args.x_, args.x_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {
                 const auto d_index = lane.index(Args::d_index);
                 place[0] = d_index;
             });
         }
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
-            const bool interleaved_ = bool(args.interleaved_);
             const whole_t head_dim_ = whole_t(args.head_dim_);
             lanes.each([&](const auto& lane) {
                 const auto d_index = lane.index(Args::d_index);
@@ -57,18 +48,65 @@ struct Program : MapProgram {
                 const acc_t sines_ = acc_t(lane.in(args.sines_));
                 const acc_t x_read_ = lane.in(x_read_slice());
                 const acc_t x_read2_ = lane.in(x_read2_slice());
-                const acc_t x_read3_ = lane.in(x_read3_slice());
-                const bool first_ = interleaved_ ? math::remainder_by<2>(d_index) == 0
-                    : d_index < math::floor_divide_by<2>(head_dim_);
-                const acc_t other_ = first_ ? -x_read_ : x_read2_;
-                lane.store(args.y_, T(x_read3_ * cosines_ + other_ * sines_));
+                const bool first_ = d_index < math::floor_divide_by<2>(head_dim_);
+                const acc_t other_ = x_read_;
+                lane.store(args.y_, T(x_read2_ * cosines_ + (first_ ? -other_ : other_) * sines_));
             });
         }
     };
 };
+#endif
+
+#if BARACUDA_PASS == 2
+template <typename T> using cosines_type = BARACUDA_TYPE_COSINES;
+template <typename T> using sines_type = BARACUDA_TYPE_SINES;
+struct Program : MapProgram {
+    static constexpr bool PLACED = true;
+    struct Args : WalkArgs<5> {
+        Array<const T, 0> x_;
+        Array<const cosines_type<T>, 1> cosines_;
+        Array<const sines_type<T>, 2> sines_;
+        Array<T, 3> y_;
+        PlacedAxes<1> x_axes;
+        enum : int { d_index = 4 };
+    };
+
+    // The values of cells.
+    struct Cells : Body<Reads<&Args::cosines_, &Args::sines_>, Writes<&Args::y_>, PlacedValue<acc_t, T, 0,
+        Swapped<whole_t, Args::d_index, 1>>, PlacedValue<acc_t, T, 1, Swapped<whole_t, Args::d_index, 0>>> {
+        using x_read_slice = PlacedValue<acc_t, T, 0, Swapped<whole_t, Args::d_index, 1>>;
+        using x_read2_slice = PlacedValue<acc_t, T, 1, Swapped<whole_t, Args::d_index, 0>>;
+        template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
+            packs.place(read, x_read_slice(), args.x_, args.x_axes,
+                        acc_t(0.0), [&](auto& place, const auto& lane) {
+                const auto d_index = lane.index(Args::d_index);
+                place[0] = math::bitwise_xor(d_index, 1);
+            });
+            packs.place(read, x_read2_slice(), args.x_, args.x_axes,
+                        acc_t(0.0), [&](auto& place, const auto& lane) {
+                const auto d_index = lane.index(Args::d_index);
+                place[0] = d_index;
+            });
+        }
+        template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
+            lanes.each([&](const auto& lane) {
+                const auto d_index = lane.index(Args::d_index);
+                const acc_t cosines_ = acc_t(lane.in(args.cosines_));
+                const acc_t sines_ = acc_t(lane.in(args.sines_));
+                const acc_t x_read_ = lane.in(x_read_slice());
+                const acc_t x_read2_ = lane.in(x_read2_slice());
+                const acc_t other_ = x_read_;
+                lane.store(args.y_, T(x_read2_ * cosines_ + (math::remainder_by<2>(d_index) == 0 ? -other_
+                    : other_) * sines_));
+            });
+        }
+    };
+};
+#endif
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 24 0 12 2 24 2 0*3 3 6 0 6 2 1 templates/map_bodies.jinja:40 1 0 2 0*2 3 2 1
-// @lines -43 0 9 12 27 2 -8 1 -43 0 9 12 27 2 -8 1 -34 39 2*3 -54 0 63 -54 3 0 4 0*2 5 0*2 5 59 1*2
-// @lines templates/map.cu.jinja:100 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 18 6 0 12 2 24 2 0*3 3 6*2 2 1 templates/map_bodies.jinja:40 1 0 2 0 3 2 1
+// @lines -43 9 12 27 0 3 2 -11 1 -34 39 5 2*2 -57 66 -57 3 0 4 0 5 0 5 62 1*2 templates/map.cu.jinja:100 2 1 -76 6 0 12
+// @lines 2 24 2 0*3 3 12 2 1 templates/map_bodies.jinja:40 1 0 2 0 3 2 1 -34 39 5 -11 1 -34 39 5 2*2 9 -57 3 0 4 0 5*2
+// @lines 0 62 1*2 templates/map.cu.jinja:100 2 1 3 1

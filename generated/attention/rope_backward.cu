@@ -4,6 +4,7 @@
 
 namespace baracuda {
 
+#if BARACUDA_PASS == 1
 template <typename T> using cosines_type = BARACUDA_TYPE_COSINES;
 template <typename T> using sines_type = BARACUDA_TYPE_SINES;
 struct Program : MapProgram {
@@ -15,89 +16,119 @@ struct Program : MapProgram {
         Array<T, 3> dx_;
         PlacedAxes<1> dy_axes;
         PlacedAxes<1> sines_axes;
-        i64 d_size;
-        long long interleaved_;
         long long head_dim_;
         enum : int { d_index = 4 };
     };
 
     // The values of cells.
-    struct Cells : Body<Reads<&Args::cosines_>, Writes<&Args::dx_>, PlacedValue<acc_t, T, 0, whole_t>,
-        PlacedValue<acc_t, sines_type<T>, 1, whole_t>, PlacedValue<acc_t, T, 2, whole_t>, PlacedValue<acc_t,
-        sines_type<T>, 3, whole_t>, PlacedValue<acc_t, T, 4, whole_t>> {
-        using dy_read_slice = PlacedValue<acc_t, T, 0, whole_t>;
-        using sines_read_slice = PlacedValue<acc_t, sines_type<T>, 1, whole_t>;
-        using dy_read2_slice = PlacedValue<acc_t, T, 2, whole_t>;
-        using sines_read2_slice = PlacedValue<acc_t, sines_type<T>, 3, whole_t>;
-        using dy_read3_slice = PlacedValue<acc_t, T, 4, whole_t>;
+    struct Cells : Body<Reads<&Args::cosines_>, Writes<&Args::dx_>, PlacedValue<acc_t, T, 0, EvenPieces<whole_t,
+        0>>, PlacedValue<acc_t, sines_type<T>, 1, EvenPieces<whole_t, 0>>, PlacedValue<acc_t, T, 2, Swapped<whole_t,
+        Args::d_index, 0>>> {
+        using dy_read_slice = PlacedValue<acc_t, T, 0, EvenPieces<whole_t, 0>>;
+        using sines_read_slice = PlacedValue<acc_t, sines_type<T>, 1, EvenPieces<whole_t, 0>>;
+        using dy_read2_slice = PlacedValue<acc_t, T, 2, Swapped<whole_t, Args::d_index, 0>>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, dy_read_slice(), args.dy_, args.dy_axes,
+                        acc_t(0.0), [&](auto& place, const auto& lane) {
+                const whole_t head_dim_ = whole_t(args.head_dim_);
+                const auto d_index = lane.index(Args::d_index);
+                const bool first_ = d_index < math::floor_divide_by<2>(head_dim_);
+                const auto place_ = first_ ? math::add(d_index, math::floor_divide_by<2>(head_dim_))
+                    : math::subtract(d_index, math::floor_divide_by<2>(head_dim_));
+                place[0] = place_;
+                return int(d_index < math::floor_divide_by<2>(head_dim_));
+            });
+            packs.place(read, sines_read_slice(), args.sines_, args.sines_axes,
+                        acc_t(0.0), [&](auto& place, const auto& lane) {
+                const whole_t head_dim_ = whole_t(args.head_dim_);
+                const auto d_index = lane.index(Args::d_index);
+                const bool first_ = d_index < math::floor_divide_by<2>(head_dim_);
+                const auto place_ = first_ ? math::add(d_index, math::floor_divide_by<2>(head_dim_))
+                    : math::subtract(d_index, math::floor_divide_by<2>(head_dim_));
+                place[0] = place_;
+                return int(d_index < math::floor_divide_by<2>(head_dim_));
+            });
+            packs.place(read, dy_read2_slice(), args.dy_, args.dy_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {
                 const auto d_index = lane.index(Args::d_index);
                 place[0] = d_index;
             });
-            packs.place(read, sines_read_slice(), args.sines_, args.sines_axes,
-                        acc_t(0.0), [&](auto& place, const auto& lane) {
-                const bool interleaved_ = bool(args.interleaved_);
-                const whole_t head_dim_ = whole_t(args.head_dim_);
-                const auto d_index = lane.index(Args::d_index);
-                const auto step_ = interleaved_ ? 1 : math::floor_divide_by<2>(head_dim_);
-                place[0] = math::subtract(d_index, step_);
-            });
-            packs.place(read, dy_read2_slice(), args.dy_, args.dy_axes,
-                        acc_t(0.0), [&](auto& place, const auto& lane) {
-                const bool interleaved_ = bool(args.interleaved_);
-                const whole_t head_dim_ = whole_t(args.head_dim_);
-                const auto d_index = lane.index(Args::d_index);
-                const auto step_ = interleaved_ ? 1 : math::floor_divide_by<2>(head_dim_);
-                place[0] = math::subtract(d_index, step_);
-            });
-            packs.place(read, sines_read2_slice(), args.sines_, args.sines_axes,
-                        acc_t(0.0), [&](auto& place, const auto& lane) {
-                const bool interleaved_ = bool(args.interleaved_);
-                const whole_t head_dim_ = whole_t(args.head_dim_);
-                const auto d_index = lane.index(Args::d_index);
-                const auto step_ = interleaved_ ? 1 : math::floor_divide_by<2>(head_dim_);
-                place[0] = math::add(d_index, step_);
-            });
-            packs.place(read, dy_read3_slice(), args.dy_, args.dy_axes,
-                        acc_t(0.0), [&](auto& place, const auto& lane) {
-                const bool interleaved_ = bool(args.interleaved_);
-                const whole_t head_dim_ = whole_t(args.head_dim_);
-                const auto d_index = lane.index(Args::d_index);
-                const auto step_ = interleaved_ ? 1 : math::floor_divide_by<2>(head_dim_);
-                place[0] = math::add(d_index, step_);
-            });
         }
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
-            const whole_t d_size = whole_t(args.d_size);
-            const bool interleaved_ = bool(args.interleaved_);
             const whole_t head_dim_ = whole_t(args.head_dim_);
-            const auto step_ = interleaved_ ? 1 : math::floor_divide_by<2>(head_dim_);
             lanes.each([&](const auto& lane) {
                 const auto d_index = lane.index(Args::d_index);
                 const acc_t cosines_ = acc_t(lane.in(args.cosines_));
                 const acc_t dy_read_ = lane.in(dy_read_slice());
                 const acc_t sines_read_ = lane.in(sines_read_slice());
                 const acc_t dy_read2_ = lane.in(dy_read2_slice());
-                const acc_t sines_read2_ = lane.in(sines_read2_slice());
-                const acc_t dy_read3_ = lane.in(dy_read3_slice());
-                lane.store(args.dx_, T(cosines_ * dy_read_ + (0 <= math::subtract(d_index, step_)
-                    && math::subtract(d_index, step_) < d_size ? ((interleaved_
-                    ? math::remainder_by<2>(math::subtract(d_index, step_)) == 0
-                    : math::subtract(d_index, step_) < math::floor_divide_by<2>(head_dim_)) ? -sines_read_ * dy_read2_
-                    : acc_t(0.0)) : acc_t(0.0)) + (0 <= math::add(d_index, step_)
-                    && math::add(d_index, step_) < d_size ? ((interleaved_
-                    ? math::remainder_by<2>(math::add(d_index, step_)) == 0
-                    : math::add(d_index, step_) < math::floor_divide_by<2>(head_dim_)) ? acc_t(0.0)
-                    : sines_read2_ * dy_read3_) : acc_t(0.0))));
+                const bool first_ = d_index < math::floor_divide_by<2>(head_dim_);
+                const acc_t other_ = dy_read_ * sines_read_;
+                lane.store(args.dx_, T(dy_read2_ * cosines_ + (first_ ? other_ : -other_)));
             });
         }
     };
 };
+#endif
+
+#if BARACUDA_PASS == 2
+template <typename T> using cosines_type = BARACUDA_TYPE_COSINES;
+template <typename T> using sines_type = BARACUDA_TYPE_SINES;
+struct Program : MapProgram {
+    static constexpr bool PLACED = true;
+    struct Args : WalkArgs<5> {
+        Array<const T, 0> dy_;
+        Array<const cosines_type<T>, 1> cosines_;
+        Array<const sines_type<T>, 2> sines_;
+        Array<T, 3> dx_;
+        PlacedAxes<1> dy_axes;
+        PlacedAxes<1> sines_axes;
+        enum : int { d_index = 4 };
+    };
+
+    // The values of cells.
+    struct Cells : Body<Reads<&Args::cosines_>, Writes<&Args::dx_>, PlacedValue<acc_t, T, 0, Swapped<whole_t,
+        Args::d_index, 1>>, PlacedValue<acc_t, sines_type<T>, 1, Swapped<whole_t, Args::d_index, 1>>, PlacedValue<acc_t,
+        T, 2, Swapped<whole_t, Args::d_index, 0>>> {
+        using dy_read_slice = PlacedValue<acc_t, T, 0, Swapped<whole_t, Args::d_index, 1>>;
+        using sines_read_slice = PlacedValue<acc_t, sines_type<T>, 1, Swapped<whole_t, Args::d_index, 1>>;
+        using dy_read2_slice = PlacedValue<acc_t, T, 2, Swapped<whole_t, Args::d_index, 0>>;
+        template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
+            packs.place(read, dy_read_slice(), args.dy_, args.dy_axes,
+                        acc_t(0.0), [&](auto& place, const auto& lane) {
+                const auto d_index = lane.index(Args::d_index);
+                place[0] = math::bitwise_xor(d_index, 1);
+            });
+            packs.place(read, sines_read_slice(), args.sines_, args.sines_axes,
+                        acc_t(0.0), [&](auto& place, const auto& lane) {
+                const auto d_index = lane.index(Args::d_index);
+                place[0] = math::bitwise_xor(d_index, 1);
+            });
+            packs.place(read, dy_read2_slice(), args.dy_, args.dy_axes,
+                        acc_t(0.0), [&](auto& place, const auto& lane) {
+                const auto d_index = lane.index(Args::d_index);
+                place[0] = d_index;
+            });
+        }
+        template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
+            lanes.each([&](const auto& lane) {
+                const auto d_index = lane.index(Args::d_index);
+                const acc_t cosines_ = acc_t(lane.in(args.cosines_));
+                const acc_t dy_read_ = lane.in(dy_read_slice());
+                const acc_t sines_read_ = lane.in(sines_read_slice());
+                const acc_t dy_read2_ = lane.in(dy_read2_slice());
+                const acc_t other_ = dy_read_ * sines_read_;
+                lane.store(args.dx_, T(dy_read2_ * cosines_ + (math::remainder_by<2>(d_index) == 0 ? other_
+                    : -other_)));
+            });
+        }
+    };
+};
+#endif
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 24 0 12 2 24 2 0*3 3 0 3*2 0 6 2 1 templates/map_bodies.jinja:40 1 0*2 2 0*4
-// @lines 3 2 1 -34 39 2 -8 1 -43 0 9 12 27 2 -8 1 -43 0 9 12 27 2 -8 1 -43 0 9 12 27 2 -8 1 -43 0 9 12 27 2*3 -57 3 0
-// @lines 61 2 -54 3 4 0*4 10 0*8 59 1*2 templates/map.cu.jinja:100 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 18 6 0 12 2 24 2 0*3 3 0 6*2 2 1 templates/map_bodies.jinja:40 1 0*2 2 0*2 3
+// @lines 2 1 -43 9 12 0*2 27 3 2 -11 1 -43 9 12 0*2 27 3 2 -11 1 -34 39 5 2*2 -57 66 -57 3 4 0*2 5 0 5 62 1*2
+// @lines templates/map.cu.jinja:100 2 1 -76 6 0 12 2 24 2 0*3 3 0 12 2 1 templates/map_bodies.jinja:40 1 0*2 2 0*2 3 2
+// @lines 1 -34 39 5 -11 1 -34 39 5 -11 1 -34 39 5 2*2 9 -57 3 4 0*2 5*2 0 62 1*2 templates/map.cu.jinja:100 2 1 3 1

@@ -6,12 +6,13 @@ import baracuda.runtime as rt
 
 
 class RopeBackwardDescriptor(rt.MapDescriptor):
-    interleaved: bool = rt.field("whether the numbers of a pair are neighbours", default=False)
+    kind: str = rt.field("which function it is")
     batch_size: int = rt.field("number of sequences")
     seq_len: int = rt.field("positions of a sequence")
     num_heads: int = rt.field("heads of a position")
     head_dim: int = rt.field("numbers of a head, an even number")
     _elements = ("f32", "f16", "bf16", "f64")
+    _kinds = ("halves", "neighbours")
     _dims = rt.table(b="batch_size", s="seq_len", h="num_heads", d="head_dim")
     _space = (("b",), ("s",), ("h",), ("d",))
     _requires = ("min(batch_size, seq_len, num_heads, head_dim) >= 0", "head_dim % 2 == 0")
@@ -37,12 +38,13 @@ class RopeBackwardPlan(rt.MapPlan[RopeBackwardDescriptor]):
                rt.Extent("num_heads", "dy", axis=2), rt.Extent("head_dim", "dy", axis=3))
     GRADIENT = rt.Gradient("rope", rt.table(dy="y"), rt.table(dx="x"))
     AXES = rt.table(cosines=(("s",), ("d",)), sines=(("s",), ("d",)))
-    PLACED = rt.table(dy=("d",), sines=("d",))
-    INDICES = ("d",)
-    CELL_INDICES = ("d",)
-    SIZES = ("d",)
-    SCALARS = ("interleaved", "head_dim")
-    BOUNDS = ("_d + _head_dim",)
+    PASSES = (
+        rt.MapPass(("dy", "cosines", "sines"), ("dx",), kinds=("halves",), placed=rt.table(dy=("d",), sines=("d",)),
+                   indices=("d",), cell_indices=("d",), scalars=("head_dim",), bounds=("_d + _head_dim",)),
+        rt.MapPass(("dy", "cosines", "sines"), ("dx",), kinds=("neighbours",),
+                   placed=rt.table(dy=("d",), sines=("d",)), indices=("d",), cell_indices=("d",),
+                   bounds=("2 * (_d + 1)",)),
+    )
 
     def run(self, *, dy: rt.Array, cosines: rt.Array, sines: rt.Array, dx: rt.Array, workspace: rt.Workspace = None,
             stream: rt.Stream = None) -> None:

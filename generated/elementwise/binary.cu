@@ -86,6 +86,6 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 27 0*2 1 8 26 2 0*2 17 1 templates/map_bodies.jinja:40 1 19 9 -51 0 14 0*3 45
-// @lines -50 0*3 5 55 -10 -50 5 0 55 -55 0*19 45 -50 0 5 55 -10 -50 0*3 5 55 -10 -50 5 55 -55 0 45 -50 5 55 4 1*2
+// @lines templates/map.cu.jinja:1 1 4 1*3 27 0*2 1 8 26 2 0*2 17 1 templates/map_bodies.jinja:40 1 22 9 -54 0 14 0*3 48
+// @lines -53 0*3 5 58 -10 -53 5 0 58 -58 0*19 48 -53 0 5 58 -10 -53 0*3 5 58 -10 -53 5 58 -58 0 48 -53 5 58 4 1*2
 // @lines templates/map.cu.jinja:100 1 5 1

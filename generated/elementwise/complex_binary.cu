@@ -62,6 +62,6 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 27 1 8 26 2 0*2 17 1 templates/map_bodies.jinja:40 1 19 9 -51 0 59 -50 0 5 55
-// @lines -10 -50 0 5 55 -10 -50 0 5 55 -10 -50 0 5 55 -10 -50 0*5 5 55 -10 -50 0*3 5 55 4 1*2
+// @lines templates/map.cu.jinja:1 1 4 1*3 27 1 8 26 2 0*2 17 1 templates/map_bodies.jinja:40 1 22 9 -54 0 62 -53 0 5 58
+// @lines -10 -53 0 5 58 -10 -53 0 5 58 -10 -53 0 5 58 -10 -53 0*5 5 58 -10 -53 0*3 5 58 4 1*2
 // @lines templates/map.cu.jinja:100 1 5 1

@@ -35,5 +35,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 27 1 8 26 2 0 17 1 templates/map_bodies.jinja:40 1 19 9 -51 14 0*5 45 -50 5 0
-// @lines 55 4 1*2 templates/map.cu.jinja:100 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 27 1 8 26 2 0 17 1 templates/map_bodies.jinja:40 1 22 9 -54 14 0*5 48 -53 5 0
+// @lines 58 4 1*2 templates/map.cu.jinja:100 1 5 1

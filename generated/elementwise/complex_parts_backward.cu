@@ -48,5 +48,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 27 1 8 26 2 0*2 17 1 templates/map_bodies.jinja:40 1 19 9 -51 0 14 0 45 -50
-// @lines 0*4 5 55 -10 -50 0 5 55 -10 -50 0*3 5 55 4 1*2 templates/map.cu.jinja:100 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 27 1 8 26 2 0*2 17 1 templates/map_bodies.jinja:40 1 22 9 -54 0 14 0 48 -53
+// @lines 0*4 5 58 -10 -53 0 5 58 -10 -53 0*3 5 58 4 1*2 templates/map.cu.jinja:100 1 5 1

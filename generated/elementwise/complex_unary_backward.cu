@@ -230,7 +230,7 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 27 1 8 26 2 0*2 17 1 templates/map_bodies.jinja:40 1 19 9 -51 0 59 -50 0 5 55
-// @lines -10 -50 5 55 -10 -50 0 5 55 -10 -50 0*7 5 55 -10 -50 0*15 5 55 -10 -50 0*18 5 55 -10 -50 0*44 5 55 -10 -50 0*4
-// @lines 5 55 -10 -50 0*4 5 55 -10 -50 0*3 5 55 -10 -50 0*3 5 55 -10 -50 0*3 5 55 -10 -50 0*3 5 55 -10 -50 0*30 5 55
-// @lines -10 -50 0*8 5 55 4 1*2 templates/map.cu.jinja:100 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 27 1 8 26 2 0*2 17 1 templates/map_bodies.jinja:40 1 22 9 -54 0 62 -53 0 5 58
+// @lines -10 -53 5 58 -10 -53 0 5 58 -10 -53 0*7 5 58 -10 -53 0*15 5 58 -10 -53 0*18 5 58 -10 -53 0*44 5 58 -10 -53 0*4
+// @lines 5 58 -10 -53 0*4 5 58 -10 -53 0*3 5 58 -10 -53 0*3 5 58 -10 -53 0*3 5 58 -10 -53 0*3 5 58 -10 -53 0*30 5 58
+// @lines -10 -53 0*8 5 58 4 1*2 templates/map.cu.jinja:100 1 5 1

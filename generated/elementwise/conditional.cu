@@ -27,5 +27,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 36 26 2 0*3 17 1 templates/map_bodies.jinja:40 1 19 9 -51 0*2 14 59 1*2
+// @lines templates/map.cu.jinja:1 1 4 1*3 36 26 2 0*3 17 1 templates/map_bodies.jinja:40 1 22 9 -54 0*2 14 62 1*2
 // @lines templates/map.cu.jinja:100 1 5 1

@@ -113,7 +113,7 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 27 0 1 8 26 2 0*4 17 1 templates/map_bodies.jinja:40 1 19 9 -51 0*2 59 -45 0
-// @lines 55 -10 -50 5 0 55 -10 -50 5 0 55 -10 -50 5 0 55 -10 -50 5 0 55 -10 -50 5 0*2 55 -10 -50 5 0*2 55 -10 -50 0 5
-// @lines 0*4 55 -10 -50 5 0*2 55 -10 -50 0 5 0*6 55 -10 -50 0 5 0*7 55 -10 -50 0 5 0*4 55 4 1*2
+// @lines templates/map.cu.jinja:1 1 4 1*3 27 0 1 8 26 2 0*4 17 1 templates/map_bodies.jinja:40 1 22 9 -54 0*2 62 -48 0
+// @lines 58 -10 -53 5 0 58 -10 -53 5 0 58 -10 -53 5 0 58 -10 -53 5 0 58 -10 -53 5 0*2 58 -10 -53 5 0*2 58 -10 -53 0 5
+// @lines 0*4 58 -10 -53 5 0*2 58 -10 -53 0 5 0*6 58 -10 -53 0 5 0*7 58 -10 -53 0 5 0*4 58 4 1*2
 // @lines templates/map.cu.jinja:100 1 5 1

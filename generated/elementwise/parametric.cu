@@ -55,5 +55,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 27 0 1 8 26 2 0 9 0 8 1 templates/map_bodies.jinja:40 1 19 -54 0 63 -51 14 0
-// @lines 45 -50 5 55 -10 -50 5 55 -55 0*4 45 -50 5 0 55 -55 45 -50 5 55 -55 59 1*2 templates/map.cu.jinja:100 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 27 0 1 8 26 2 0 9 0 8 1 templates/map_bodies.jinja:40 1 22 -57 0 66 -54 14 0
+// @lines 48 -53 5 58 -10 -53 5 58 -58 0*4 48 -53 5 0 58 -58 48 -53 5 58 -58 62 1*2 templates/map.cu.jinja:100 1 5 1

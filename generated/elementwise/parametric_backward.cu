@@ -82,6 +82,6 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 27 0 1 8 26 2 0*2 9 0 8 1 templates/map_bodies.jinja:40 1 19 -54 0 61 0*2 2
-// @lines -51 0 14 0*2 45 -50 0 5 0 55 -10 -50 0 5 0 55 -55 0*7 45 -50 0*5 5 55 -10 -50 5 0 55 -10 -50 0*2 5 0*3 55 -55
-// @lines 0 59 1*2 templates/map.cu.jinja:100 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 27 0 1 8 26 2 0*2 9 0 8 1 templates/map_bodies.jinja:40 1 22 -57 0 64 0*2 2
+// @lines -54 0 14 0*2 48 -53 0 5 0 58 -10 -53 0 5 0 58 -58 0*7 48 -53 0*5 5 58 -10 -53 5 0 58 -10 -53 0*2 5 0*3 58 -58
+// @lines 0 62 1*2 templates/map.cu.jinja:100 1 5 1

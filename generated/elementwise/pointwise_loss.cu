@@ -64,6 +64,6 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 27 1 8 26 2 0*2 9 8 1 templates/map_bodies.jinja:40 1 19 -54 63 -51 0 59 -50
-// @lines 5 55 -55 45 -50 5 0 55 -10 -50 5 0*2 55 -55 0*3 45 -50 0*2 5 55 -10 -50 5 0 55 -10 -50 5 55 -55 59 1*2
+// @lines templates/map.cu.jinja:1 1 4 1*3 27 1 8 26 2 0*2 9 8 1 templates/map_bodies.jinja:40 1 22 -57 66 -54 0 62 -53
+// @lines 5 58 -58 48 -53 5 0 58 -10 -53 5 0*2 58 -58 0*3 48 -53 0*2 5 58 -10 -53 5 0 58 -10 -53 5 58 -58 62 1*2
 // @lines templates/map.cu.jinja:100 1 5 1

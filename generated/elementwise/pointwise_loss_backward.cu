@@ -105,6 +105,6 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 27 1 8 26 2 0*4 9 8 1 templates/map_bodies.jinja:40 1 19 -54 61 2 -51 0*2 59
-// @lines -50 5 0 55 -10 -45 0*3 55 -10 -50 5 0*7 55 -10 -50 5 0*7 55 -10 -45 0 55 -10 -50 5 0*4 55 -10 -50 0*2 5 0*2 55
-// @lines -10 -50 0*5 5 0 55 -10 -50 5 0 55 -10 -50 5 0 55 4 1*2 templates/map.cu.jinja:100 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 27 1 8 26 2 0*4 9 8 1 templates/map_bodies.jinja:40 1 22 -57 64 2 -54 0*2 62
+// @lines -53 5 0 58 -10 -48 0*3 58 -10 -53 5 0*7 58 -10 -53 5 0*7 58 -10 -48 0 58 -10 -53 5 0*4 58 -10 -53 0*2 5 0*2 58
+// @lines -10 -53 0*5 5 0 58 -10 -53 5 0 58 -10 -53 5 0 58 4 1*2 templates/map.cu.jinja:100 1 5 1

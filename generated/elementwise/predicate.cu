@@ -32,5 +32,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 27 1 8 26 2 0 17 1 templates/map_bodies.jinja:40 1 19 9 -51 14 0*7 59 1*2
+// @lines templates/map.cu.jinja:1 1 4 1*3 27 1 8 26 2 0 17 1 templates/map_bodies.jinja:40 1 22 9 -54 14 0*7 62 1*2
 // @lines templates/map.cu.jinja:100 1 5 1

@@ -39,5 +39,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 27 0 1 8 26 2 0*2 17 1 templates/map_bodies.jinja:40 1 19 9 -51 0 14 0*11 59
+// @lines templates/map.cu.jinja:1 1 4 1*3 27 0 1 8 26 2 0*2 17 1 templates/map_bodies.jinja:40 1 22 9 -54 0 14 0*11 62
 // @lines 1*2 templates/map.cu.jinja:100 1 5 1

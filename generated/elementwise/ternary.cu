@@ -35,5 +35,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 27 1 8 26 2 0*3 9 8 1 templates/map_bodies.jinja:40 1 19 -54 63 -51 0*2 14
-// @lines 0*4 59 1*2 templates/map.cu.jinja:100 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 27 1 8 26 2 0*3 9 8 1 templates/map_bodies.jinja:40 1 22 -57 66 -54 0*2 14
+// @lines 0*4 62 1*2 templates/map.cu.jinja:100 1 5 1

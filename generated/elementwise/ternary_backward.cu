@@ -67,5 +67,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 27 1 8 26 2 0*6 9 8 1 templates/map_bodies.jinja:40 1 0 19 -54 63 -51 0*3 59
-// @lines -45 0*2 55 -10 -45 0*2 55 -10 -45 0*2 55 -10 -45 0*2 55 -10 -45 0*9 55 4 1*2 templates/map.cu.jinja:100 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 27 1 8 26 2 0*6 9 8 1 templates/map_bodies.jinja:40 1 0 22 -57 66 -54 0*3 62
+// @lines -48 0*2 58 -10 -48 0*2 58 -10 -48 0*2 58 -10 -48 0*2 58 -10 -48 0*9 58 4 1*2 templates/map.cu.jinja:100 1 5 1

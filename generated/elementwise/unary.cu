@@ -107,5 +107,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 27 0*3 1 8 26 2 0 17 1 templates/map_bodies.jinja:40 1 19 9 -51 14 0*21 45
-// @lines -50 5 55 -55 0*19 45 -50 5 0 55 -55 0*17 45 -50 5 0 55 -55 0*5 59 1*2 templates/map.cu.jinja:100 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 27 0*3 1 8 26 2 0 17 1 templates/map_bodies.jinja:40 1 22 9 -54 14 0*21 48
+// @lines -53 5 58 -58 0*19 48 -53 5 0 58 -58 0*17 48 -53 5 0 58 -58 0*5 62 1*2 templates/map.cu.jinja:100 1 5 1

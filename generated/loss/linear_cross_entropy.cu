@@ -231,10 +231,10 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 0*5 1*3 18*2 26 2 15 2 1 templates/map_bodies.jinja:40 1 19 9 -54 12 5 59 1*2
+// @lines templates/map.cu.jinja:1 1 4 0*5 1*3 18*2 26 2 15 2 1 templates/map_bodies.jinja:40 1 22 9 -57 12 5 62 1*2
 // @lines templates/map.cu.jinja:100 2 1 -76 6 12 11 1 3 2 0*4 2*2 0*4 2 1 2*2 0*7 12 5 1 templates/map_bodies.jinja:40
-// @lines 1 19 9 -51 0 63 -54 8 0*2 56 1*3 -54 1 19 9 12 0 -54 0*2 8 56 1*3 -54 1 0 19 9 12 0*3 -49 0*3 59 1*2
-// @lines templates/map.cu.jinja:100 2 1 -76 18 15 2 0*2 2*2 0*2 2 1 2*2 0*5 12 5 1 templates/map_bodies.jinja:40 1 0 19
-// @lines 9 -51 0*2 17 0*2 56 1*3 -54 1 19 9 12 0*2 -54 5 0*2 59 1*2 templates/map.cu.jinja:100 2 1 -76 6 12 15 2*4 1
-// @lines 2*2 0*7 6 3 0*2 3 5 1 templates/map_bodies.jinja:40 1 0 19 9 -51 0*2 17 0 56 1*3 -54 1 0 19 -57 3 0*2 63 -51
-// @lines 0*3 63 -54 0*3 5 0*3 59 1*2 templates/map.cu.jinja:100 2 1 3 1
+// @lines 1 22 9 -54 0 66 -57 8 0*2 59 1*3 -57 1 22 9 12 0 -57 0*2 8 59 1*3 -57 1 0 22 9 12 0*3 -52 0*3 62 1*2
+// @lines templates/map.cu.jinja:100 2 1 -76 18 15 2 0*2 2*2 0*2 2 1 2*2 0*5 12 5 1 templates/map_bodies.jinja:40 1 0 22
+// @lines 9 -54 0*2 17 0*2 59 1*3 -57 1 22 9 12 0*2 -57 5 0*2 62 1*2 templates/map.cu.jinja:100 2 1 -76 6 12 15 2*4 1
+// @lines 2*2 0*7 6 3 0*2 3 5 1 templates/map_bodies.jinja:40 1 0 22 9 -54 0*2 17 0 59 1*3 -57 1 0 22 -60 3 0*2 66 -54
+// @lines 0*3 66 -57 0*3 5 0*3 62 1*2 templates/map.cu.jinja:100 2 1 3 1

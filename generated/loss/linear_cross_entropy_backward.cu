@@ -192,11 +192,11 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 0*5 1*3 18*2 26 2 15 2 1 templates/map_bodies.jinja:40 1 19 9 -54 12 5 59 1*2
-// @lines templates/map.cu.jinja:100 2 1 -76 18 26 2 6 11 1 templates/map_bodies.jinja:40 1 19 -57 64 2 -37 59 1*2
-// @lines templates/map.cu.jinja:100 2 1 -76 18 26 2 17 1 templates/map_bodies.jinja:40 1 19 9 -37 59 1*2
-// @lines templates/map.cu.jinja:100 2 1 -76 6 12 15 2*4 1 2*2 0*7 9 0*2 3 5 1 templates/map_bodies.jinja:40 1 0 19 -54
-// @lines 0*2 3 58 2 -51 0*3 63 -54 0*3 5 59 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2*4 1 2*2 0*2 12 5 1
-// @lines templates/map_bodies.jinja:40 1 19 9 -51 63 -49 59 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2*4 1 2*2 0*2
-// @lines 12 5 1 templates/map_bodies.jinja:40 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:100 2 1 -76 18 26 2 0 17 1
-// @lines templates/map_bodies.jinja:40 1 19 9 -51 14 59 1*2 templates/map.cu.jinja:100 2 1 3 1
+// @lines templates/map.cu.jinja:1 1 4 0*5 1*3 18*2 26 2 15 2 1 templates/map_bodies.jinja:40 1 22 9 -57 12 5 62 1*2
+// @lines templates/map.cu.jinja:100 2 1 -76 18 26 2 6 11 1 templates/map_bodies.jinja:40 1 22 -60 67 2 -40 62 1*2
+// @lines templates/map.cu.jinja:100 2 1 -76 18 26 2 17 1 templates/map_bodies.jinja:40 1 22 9 -40 62 1*2
+// @lines templates/map.cu.jinja:100 2 1 -76 6 12 15 2*4 1 2*2 0*7 9 0*2 3 5 1 templates/map_bodies.jinja:40 1 0 22 -57
+// @lines 0*2 3 61 2 -54 0*3 66 -57 0*3 5 62 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2*4 1 2*2 0*2 12 5 1
+// @lines templates/map_bodies.jinja:40 1 22 9 -54 66 -52 62 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2*4 1 2*2 0*2
+// @lines 12 5 1 templates/map_bodies.jinja:40 1 22 9 12 -52 62 1*2 templates/map.cu.jinja:100 2 1 -76 18 26 2 0 17 1
+// @lines templates/map_bodies.jinja:40 1 22 9 -54 14 62 1*2 templates/map.cu.jinja:100 2 1 3 1

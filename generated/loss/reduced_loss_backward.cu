@@ -121,6 +121,6 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 24 3 1 8 26 2 0*4 6 3 0 8 1 templates/map_bodies.jinja:40 1 19 -57 3 0 61 0*4
-// @lines 2 -51 0*2 59 -50 5 0 55 -10 -45 0*3 55 -10 -50 5 0*9 55 -10 -50 5 0*9 55 -10 -45 0*3 55 -10 -50 5 0*4 55 -10
-// @lines -50 0*2 5 0*3 55 -10 -50 0*5 5 0 55 -10 -50 5 0 55 -10 -50 5 0 55 4 1*2 templates/map.cu.jinja:100 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 24 3 1 8 26 2 0*4 6 3 0 8 1 templates/map_bodies.jinja:40 1 22 -60 3 0 64 0*4
+// @lines 2 -54 0*2 62 -53 5 0 58 -10 -48 0*3 58 -10 -53 5 0*9 58 -10 -53 5 0*9 58 -10 -48 0*3 58 -10 -53 5 0*4 58 -10
+// @lines -53 0*2 5 0*3 58 -10 -53 0*5 5 0 58 -10 -53 5 0 58 -10 -53 5 0 58 4 1*2 templates/map.cu.jinja:100 1 5 1

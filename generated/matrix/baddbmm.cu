@@ -37,5 +37,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 36 15 2*4 1 2*2 0*3 9 0 3 5 1 templates/map_bodies.jinja:40 1 19 -54 0 63 -51
-// @lines 63 -49 59 1*2 templates/map.cu.jinja:100 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 36 15 2*4 1 2*2 0*3 9 0 3 5 1 templates/map_bodies.jinja:40 1 22 -57 0 66 -54
+// @lines 66 -52 62 1*2 templates/map.cu.jinja:100 1 5 1

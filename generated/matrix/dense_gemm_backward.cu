@@ -60,6 +60,6 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 18*2 15 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 19 9 12 -49 59
-// @lines 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 19 9 12 -49
-// @lines 59 1*2 templates/map.cu.jinja:100 2 1 3 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 18*2 15 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 22 9 12 -52 62
+// @lines 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 22 9 12 -52
+// @lines 62 1*2 templates/map.cu.jinja:100 2 1 3 1

@@ -49,5 +49,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 2*2 1*3 24 12 15 2*4 1 2*2 0*5 12 5 1 templates/map_bodies.jinja:40 1 19 9 -51 0 9
-// @lines 0 8 56 1*3 -54 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:100 1 5 1
+// @lines templates/map.cu.jinja:1 1 2*2 1*3 24 12 15 2*4 1 2*2 0*5 12 5 1 templates/map_bodies.jinja:40 1 22 9 -54 0 9
+// @lines 0 8 59 1*3 -57 1 22 9 12 -52 62 1*2 templates/map.cu.jinja:100 1 5 1

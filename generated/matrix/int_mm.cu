@@ -31,5 +31,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 36 15 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 19 9 12 -49 59 1*2
+// @lines templates/map.cu.jinja:1 1 4 1*3 36 15 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 22 9 12 -52 62 1*2
 // @lines templates/map.cu.jinja:100 1 5 1

@@ -33,5 +33,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 24 12 15 2*4 1 2*2 0*3 12 5 1 templates/map_bodies.jinja:40 1 19 9 12 -49 59
+// @lines templates/map.cu.jinja:1 1 4 1*3 24 12 15 2*4 1 2*2 0*3 12 5 1 templates/map_bodies.jinja:40 1 22 9 12 -52 62
 // @lines 1*2 templates/map.cu.jinja:100 1 5 1

@@ -67,6 +67,6 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 21 3*2 1 2*2 0*4 4 15 2*4 1 2*2 0*3 12 5 1 templates/map_bodies.jinja:40 1 19
-// @lines 9 -51 59 4 -49 55 -10 4 -54 5 55 -10 4 -54 5 55 -10 4 -54 5 0*2 55 -10 4 -54 5 55 4 1*2
+// @lines templates/map.cu.jinja:1 1 4 1*3 21 3*2 1 2*2 0*4 4 15 2*4 1 2*2 0*3 12 5 1 templates/map_bodies.jinja:40 1 22
+// @lines 9 -54 62 4 -52 58 -10 4 -57 5 58 -10 4 -57 5 58 -10 4 -57 5 0*2 58 -10 4 -57 5 58 4 1*2
 // @lines templates/map.cu.jinja:100 1 5 1

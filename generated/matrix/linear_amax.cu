@@ -191,9 +191,9 @@ struct Program : MapProgram {
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
 // @lines templates/map.cu.jinja:1 1 4 0*5 1*3 18 3*2 12 11 1 3 2 0*3 2*2 0*3 2 1 2*2 0*6 12 5 1
-// @lines templates/map_bodies.jinja:40 1 19 9 -51 63 -54 0*3 5 3 0*2 56 1*3 -54 1 19 9 12 -49 59 1*3 -54 1 19 9 12 0
-// @lines -49 0 59 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2*4 1 2*2 0 12 5 1 templates/map_bodies.jinja:40 1 19 9
-// @lines -51 17 56 1*3 -54 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2*4 1 2*2 0 12 5 1
-// @lines templates/map_bodies.jinja:40 1 19 9 -51 17 56 1*3 -54 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:100 2 1 -76
-// @lines 18 15 2*4 1 2*2 0 12 5 1 templates/map_bodies.jinja:40 1 19 9 -51 17 56 1*3 -54 1 19 9 12 -49 59 1*2
+// @lines templates/map_bodies.jinja:40 1 22 9 -54 66 -57 0*3 5 3 0*2 59 1*3 -57 1 22 9 12 -52 62 1*3 -57 1 22 9 12 0
+// @lines -52 0 62 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2*4 1 2*2 0 12 5 1 templates/map_bodies.jinja:40 1 22 9
+// @lines -54 17 59 1*3 -57 1 22 9 12 -52 62 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2*4 1 2*2 0 12 5 1
+// @lines templates/map_bodies.jinja:40 1 22 9 -54 17 59 1*3 -57 1 22 9 12 -52 62 1*2 templates/map.cu.jinja:100 2 1 -76
+// @lines 18 15 2*4 1 2*2 0 12 5 1 templates/map_bodies.jinja:40 1 22 9 -54 17 59 1*3 -57 1 22 9 12 -52 62 1*2
 // @lines templates/map.cu.jinja:100 2 1 3 1

@@ -262,13 +262,13 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 0*5 1*3 18*2 15 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 19 9 12 -49
-// @lines 59 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 19 9 12
-// @lines -49 59 1*2 templates/map.cu.jinja:100 2 1 -76 3*2 12 15 2*4 1 2*2 0 12 5 1 templates/map_bodies.jinja:40 1 19
-// @lines 9 -51 17 56 1*3 -54 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:100 2 1 -76 3*3 1 2*2 0*3 4 15 2*4 1 2*2 0*4
-// @lines 12 5 1 templates/map_bodies.jinja:40 1 19 9 -51 0 59 4 -54 5 55 -10 4 -54 0 5 0 55 -10 4 -54 0*2 5 0*3 55 -10
-// @lines 4 -54 0 5 0 55 4 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2*4 1 2*2 0*2 12 5 1
-// @lines templates/map_bodies.jinja:40 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2*4 1 2*2 0*2 12 5
-// @lines 1 templates/map_bodies.jinja:40 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:100 2 1 -76 3*2 12 15 2*4 1 2*2 0
-// @lines 12 5 1 templates/map_bodies.jinja:40 1 19 9 -51 17 56 1*3 -54 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:100
+// @lines templates/map.cu.jinja:1 1 4 0*5 1*3 18*2 15 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 22 9 12 -52
+// @lines 62 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 22 9 12
+// @lines -52 62 1*2 templates/map.cu.jinja:100 2 1 -76 3*2 12 15 2*4 1 2*2 0 12 5 1 templates/map_bodies.jinja:40 1 22
+// @lines 9 -54 17 59 1*3 -57 1 22 9 12 -52 62 1*2 templates/map.cu.jinja:100 2 1 -76 3*3 1 2*2 0*3 4 15 2*4 1 2*2 0*4
+// @lines 12 5 1 templates/map_bodies.jinja:40 1 22 9 -54 0 62 4 -57 5 58 -10 4 -57 0 5 0 58 -10 4 -57 0*2 5 0*3 58 -10
+// @lines 4 -57 0 5 0 58 4 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2*4 1 2*2 0*2 12 5 1
+// @lines templates/map_bodies.jinja:40 1 22 9 12 -52 62 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2*4 1 2*2 0*2 12 5
+// @lines 1 templates/map_bodies.jinja:40 1 22 9 12 -52 62 1*2 templates/map.cu.jinja:100 2 1 -76 3*2 12 15 2*4 1 2*2 0
+// @lines 12 5 1 templates/map_bodies.jinja:40 1 22 9 -54 17 59 1*3 -57 1 22 9 12 -52 62 1*2 templates/map.cu.jinja:100
 // @lines 2 1 3 1

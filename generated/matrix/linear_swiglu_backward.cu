@@ -153,9 +153,9 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 18*2 15 2 0 2*2 0 2 1 2*2 0*5 12 5 1 templates/map_bodies.jinja:40 1 19 9 -51
-// @lines 63 0 -54 5 0*2 59 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2*4 1 2*2 0*2 12 5 1
-// @lines templates/map_bodies.jinja:40 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2*4 1 2*2 0*3 12 5
-// @lines 1 templates/map_bodies.jinja:40 1 19 9 -51 63 -49 59 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2*4 1 2*2
-// @lines 0*2 12 5 1 templates/map_bodies.jinja:40 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2*4 1
-// @lines 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:100 2 1 3 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 18*2 15 2 0 2*2 0 2 1 2*2 0*5 12 5 1 templates/map_bodies.jinja:40 1 22 9 -54
+// @lines 66 0 -57 5 0*2 62 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2*4 1 2*2 0*2 12 5 1
+// @lines templates/map_bodies.jinja:40 1 22 9 12 -52 62 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2*4 1 2*2 0*3 12 5
+// @lines 1 templates/map_bodies.jinja:40 1 22 9 -54 66 -52 62 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2*4 1 2*2
+// @lines 0*2 12 5 1 templates/map_bodies.jinja:40 1 22 9 12 -52 62 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2*4 1
+// @lines 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 22 9 12 -52 62 1*2 templates/map.cu.jinja:100 2 1 3 1

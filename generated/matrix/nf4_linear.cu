@@ -14,12 +14,12 @@ template <typename T> using absmax_type = BARACUDA_TYPE_ABSMAX;
 template <class Args> struct Factor : MapProgram {
 
     // The values of cells.
-    struct Cells : Body<Reads<>, Writes<&Args::w_held_>, PlacedValue<i64, unsigned char, 0, whole_t,
-        Args::depth_index>, PlacedValue<acc_t, float, 1, i64, 0, Args::depth_index>, PlacedValue<acc_t, absmax_type<T>,
-        2, whole_t, Args::depth_index>> {
-        using codes_read_slice = PlacedValue<i64, unsigned char, 0, whole_t, Args::depth_index>;
-        using table_read_slice = PlacedValue<acc_t, float, 1, i64, 0, Args::depth_index>;
-        using absmax_read_slice = PlacedValue<acc_t, absmax_type<T>, 2, whole_t, Args::depth_index>;
+    struct Cells : Body<Reads<>, Writes<&Args::w_held_>, PlacedValue<i64, unsigned char, 0, Even<whole_t,
+        Args::depth_index>>, PlacedValue<acc_t, float, 1, Even<i64, 0, Args::depth_index>>, PlacedValue<acc_t,
+        absmax_type<T>, 2, Even<whole_t, Args::depth_index>>> {
+        using codes_read_slice = PlacedValue<i64, unsigned char, 0, Even<whole_t, Args::depth_index>>;
+        using table_read_slice = PlacedValue<acc_t, float, 1, Even<i64, 0, Args::depth_index>>;
+        using absmax_read_slice = PlacedValue<acc_t, absmax_type<T>, 2, Even<whole_t, Args::depth_index>>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, codes_read_slice(), args.codes_, args.codes_axes,
                         i64(0), [&](auto& place, const auto& lane) {
@@ -141,8 +141,8 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 0*5 1*3 4 3 2 1 templates/map_bodies.jinja:40 1 0*2 2 0*2 3 2 1 -34 39 2 -8 1 -34
-// @lines 7 5 0 27 2 -8 1 -43 9 39 2*3 9 -47 0*2 10 59 1*2 templates/map.cu.jinja:22 1*2 3 18 2 24 2 0*3 3 0*2 6*2 2 5*2
-// @lines 2 1 -76 18 15 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 19 9 12 -49 59 1*2
-// @lines templates/map.cu.jinja:100 2 1 -76 18 2 13 2*4 1 2*2 0*5 3 0*2 6 3*2 2 5 1 templates/map_bodies.jinja:40 1 19
-// @lines 9 12 -49 59 1*2 templates/map.cu.jinja:100 0*4 2 1 3 1
+// @lines templates/map.cu.jinja:1 1 4 0*5 1*3 4 3 2 1 templates/map_bodies.jinja:40 1 0*2 2 0*2 3 2 1 -34 39 5 -11 1
+// @lines -34 7 5 0 27 5 -11 1 -43 9 39 5 2*2 9 -50 0*2 10 62 1*2 templates/map.cu.jinja:22 1*2 3 18 2 24 2 0*3 3 0*2
+// @lines 6*2 2 5*2 2 1 -76 18 15 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 22 9 12 -52 62 1*2
+// @lines templates/map.cu.jinja:100 2 1 -76 18 2 13 2*4 1 2*2 0*5 3 0*2 6 3*2 2 5 1 templates/map_bodies.jinja:40 1 22
+// @lines 9 12 -52 62 1*2 templates/map.cu.jinja:100 0*4 2 1 3 1

@@ -43,12 +43,12 @@ struct Program : MapProgram {
     };
 
     // The values of cells.
-    struct Cells : Body<Reads<>, Writes<&Args::w_held_>, PlacedValue<i64, unsigned char, 0, whole_t,
-        Args::depth_index>, PlacedValue<acc_t, float, 1, i64, 0, Args::depth_index>, PlacedValue<acc_t, absmax_type<T>,
-        2, whole_t, Args::depth_index>> {
-        using codes_read_slice = PlacedValue<i64, unsigned char, 0, whole_t, Args::depth_index>;
-        using table_read_slice = PlacedValue<acc_t, float, 1, i64, 0, Args::depth_index>;
-        using absmax_read_slice = PlacedValue<acc_t, absmax_type<T>, 2, whole_t, Args::depth_index>;
+    struct Cells : Body<Reads<>, Writes<&Args::w_held_>, PlacedValue<i64, unsigned char, 0, Even<whole_t,
+        Args::depth_index>>, PlacedValue<acc_t, float, 1, Even<i64, 0, Args::depth_index>>, PlacedValue<acc_t,
+        absmax_type<T>, 2, Even<whole_t, Args::depth_index>>> {
+        using codes_read_slice = PlacedValue<i64, unsigned char, 0, Even<whole_t, Args::depth_index>>;
+        using table_read_slice = PlacedValue<acc_t, float, 1, Even<i64, 0, Args::depth_index>>;
+        using absmax_read_slice = PlacedValue<acc_t, absmax_type<T>, 2, Even<whole_t, Args::depth_index>>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, codes_read_slice(), args.codes_, args.codes_axes,
                         i64(0), [&](auto& place, const auto& lane) {
@@ -131,8 +131,8 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 0*5 1*3 18*2 26 2 17 1 templates/map_bodies.jinja:40 1 19 9 -37 59 1*2
+// @lines templates/map.cu.jinja:1 1 4 0*5 1*3 18*2 26 2 17 1 templates/map_bodies.jinja:40 1 22 9 -40 62 1*2
 // @lines templates/map.cu.jinja:100 2 1 -76 6 12 2 24 2 0*3 3 0*2 6*2 2 1 templates/map_bodies.jinja:40 1 0*2 2 0*2 3 2
-// @lines 1 -34 39 2 -8 1 -34 7 5 0 27 2 -8 1 -43 9 39 2*3 9 -47 0*2 10 59 1*2 templates/map.cu.jinja:100 2 1 -76 18 15
-// @lines 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 19 9 -51 63 -49 59 1*2 templates/map.cu.jinja:100 2 1 -76
-// @lines 18 26 2 0 17 1 templates/map_bodies.jinja:40 1 19 9 -51 14 59 1*2 templates/map.cu.jinja:100 2 1 3 1
+// @lines 1 -34 39 5 -11 1 -34 7 5 0 27 5 -11 1 -43 9 39 5 2*2 9 -50 0*2 10 62 1*2 templates/map.cu.jinja:100 2 1 -76 18
+// @lines 15 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 22 9 -54 66 -52 62 1*2 templates/map.cu.jinja:100 2 1
+// @lines -76 18 26 2 0 17 1 templates/map_bodies.jinja:40 1 22 9 -54 14 62 1*2 templates/map.cu.jinja:100 2 1 3 1

@@ -42,5 +42,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 2*2 1*3 21 3 0*2 12 15 2*4 1 2*2 0*5 12 5 1 templates/map_bodies.jinja:40 1 19 9
-// @lines -51 0*2 63 -49 59 1*2 templates/map.cu.jinja:100 1 5 1
+// @lines templates/map.cu.jinja:1 1 2*2 1*3 21 3 0*2 12 15 2*4 1 2*2 0*5 12 5 1 templates/map_bodies.jinja:40 1 22 9
+// @lines -54 0*2 66 -52 62 1*2 templates/map.cu.jinja:100 1 5 1

@@ -24,8 +24,8 @@ struct Program : MapProgram {
     };
 
     // The terms of sums, and the values of their cells.
-    struct Terms : Body<Reads<&Args::places_, &Args::weights_>, Writes<>, PlacedValue<acc_t, T, 0, i64, 1>> {
-        using rows_read_slice = PlacedValue<acc_t, T, 0, i64, 1>;
+    struct Terms : Body<Reads<&Args::places_, &Args::weights_>, Writes<>, PlacedValue<acc_t, T, 0, Even<i64, 1>>> {
+        using rows_read_slice = PlacedValue<acc_t, T, 0, Even<i64, 1>>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, rows_read_slice(), args.rows_, args.rows_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {
@@ -56,4 +56,4 @@ struct Program : MapProgram {
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
 // @lines templates/map.cu.jinja:1 1 4 1*3 24 0 12 2 13 2*4 1 2*2 0*3 3 9 5 1 templates/map_bodies.jinja:40 1 2 3 2 1
-// @lines -31 36 2*3 9 -51 4 13 56 1*3 -54 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:100 1 5 1
+// @lines -31 36 5 2*2 9 -54 4 13 59 1*3 -57 1 22 9 12 -52 62 1*2 templates/map.cu.jinja:100 1 5 1

@@ -95,6 +95,6 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 18*2 15 2*4 1 2*2 0*6 6 0 3 0 3 5 1 templates/map_bodies.jinja:40 1 19 9 -51
-// @lines 17 56 1*3 -54 1 0 19 -57 0 3 0 61 2 -51 0 63 0 -54 0 5 0*4 59 1*2 templates/map.cu.jinja:100 2 1 -76 6 0 12 26
-// @lines 2 0*5 17 1 templates/map_bodies.jinja:40 1 19 9 -51 0*4 14 59 1*2 templates/map.cu.jinja:100 2 1 3 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 18*2 15 2*4 1 2*2 0*6 6 0 3 0 3 5 1 templates/map_bodies.jinja:40 1 22 9 -54
+// @lines 17 59 1*3 -57 1 0 22 -60 0 3 0 64 2 -54 0 66 0 -57 0 5 0*4 62 1*2 templates/map.cu.jinja:100 2 1 -76 6 0 12 26
+// @lines 2 0*5 17 1 templates/map_bodies.jinja:40 1 22 9 -54 0*4 14 62 1*2 templates/map.cu.jinja:100 2 1 3 1

@@ -113,6 +113,6 @@ struct Program : MapProgram {
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
 // @lines templates/map.cu.jinja:1 1 4 1*3 18 6 0*2 12 15 2 0*2 2*2 0*2 2 1 2*2 0*8 6 0 6 5 1
-// @lines templates/map_bodies.jinja:40 1 19 9 -51 0*3 9 8 0*2 56 1*3 -54 1 0 19 -57 0 64 2 -51 0 63 0*2 -54 0 5 0*3 59
-// @lines 1*2 templates/map.cu.jinja:100 2 1 -76 6 12 26 2 0*7 17 1 templates/map_bodies.jinja:40 1 0 19 9 -51 0*6 9 0 5
-// @lines 59 1*2 templates/map.cu.jinja:100 2 1 3 1
+// @lines templates/map_bodies.jinja:40 1 22 9 -54 0*3 9 8 0*2 59 1*3 -57 1 0 22 -60 0 67 2 -54 0 66 0*2 -57 0 5 0*3 62
+// @lines 1*2 templates/map.cu.jinja:100 2 1 -76 6 12 26 2 0*7 17 1 templates/map_bodies.jinja:40 1 0 22 9 -54 0*6 9 0 5
+// @lines 62 1*2 templates/map.cu.jinja:100 2 1 3 1

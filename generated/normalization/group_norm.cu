@@ -83,6 +83,6 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 18*2 15 2*4 1 2*2 0*2 6 0 3*2 5 1 templates/map_bodies.jinja:40 1 19 9 -51 17
-// @lines 56 1*3 -54 1 19 -57 0 3 63 12 0 -49 0*2 59 1*2 templates/map.cu.jinja:100 2 1 -76 3 0 3 0 12 26 2 0*5 17 1
-// @lines templates/map_bodies.jinja:40 1 19 9 -51 0*4 14 59 1*2 templates/map.cu.jinja:100 2 1 3 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 18*2 15 2*4 1 2*2 0*2 6 0 3*2 5 1 templates/map_bodies.jinja:40 1 22 9 -54 17
+// @lines 59 1*3 -57 1 22 -60 0 3 66 12 0 -52 0*2 62 1*2 templates/map.cu.jinja:100 2 1 -76 3 0 3 0 12 26 2 0*5 17 1
+// @lines templates/map_bodies.jinja:40 1 22 9 -54 0*4 14 62 1*2 templates/map.cu.jinja:100 2 1 3 1

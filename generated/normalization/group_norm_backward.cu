@@ -151,6 +151,6 @@ struct Program : MapProgram {
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
 // @lines templates/map.cu.jinja:1 1 4 1*3 18 3*2 12 15 2 0 2*2 0 2 1 2*2 0*6 6 0 6 5 1 templates/map_bodies.jinja:40 1
-// @lines 19 9 -51 0*3 9 8 0 56 1*3 -54 1 19 -57 0 64 2 -51 63 0 -54 0 5 0 59 1*2 templates/map.cu.jinja:100 2 1 -76 3
-// @lines 0*2 3 0*2 12 15 2 0 2*2 0 2 1 2*2 0*9 12 5 1 templates/map_bodies.jinja:40 1 0 19 9 -51 0*6 9 0 5 59 1*3 -54 1
-// @lines 0 19 9 -51 0*6 9 0 5 3 0 56 1*3 -54 1 19 9 12 0 -49 0 59 1*2 templates/map.cu.jinja:100 2 1 3 1
+// @lines 22 9 -54 0*3 9 8 0 59 1*3 -57 1 22 -60 0 67 2 -54 66 0 -57 0 5 0 62 1*2 templates/map.cu.jinja:100 2 1 -76 3
+// @lines 0*2 3 0*2 12 15 2 0 2*2 0 2 1 2*2 0*9 12 5 1 templates/map_bodies.jinja:40 1 0 22 9 -54 0*6 9 0 5 62 1*3 -57 1
+// @lines 0 22 9 -54 0*6 9 0 5 3 0 59 1*3 -57 1 22 9 12 0 -52 0 62 1*2 templates/map.cu.jinja:100 2 1 3 1

@@ -48,5 +48,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 24 12 26 2 0*5 9 0*3 8 1 templates/map_bodies.jinja:40 1 19 -54 0*3 3 0 58
-// @lines 0*2 2 -51 0*3 9 0 5 0*2 59 1*2 templates/map.cu.jinja:100 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 24 12 26 2 0*5 9 0*3 8 1 templates/map_bodies.jinja:40 1 22 -57 0*3 3 0 61
+// @lines 0*2 2 -54 0*3 9 0 5 0*2 62 1*2 templates/map.cu.jinja:100 1 5 1

@@ -51,5 +51,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 36 26 2 0*6 9 0*3 8 1 templates/map_bodies.jinja:40 1 0 19 -54 0*3 3 0 58 0*2
-// @lines 2 -51 0*3 9 0*2 5 0*3 59 1*2 templates/map.cu.jinja:100 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 36 26 2 0*6 9 0*3 8 1 templates/map_bodies.jinja:40 1 0 22 -57 0*3 3 0 61 0*2
+// @lines 2 -54 0*3 9 0*2 5 0*3 62 1*2 templates/map.cu.jinja:100 1 5 1

@@ -70,6 +70,6 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 18*2 15 2*4 1 2*2 0*2 9 0 3 5 1 templates/map_bodies.jinja:40 1 19 9 -51 17
-// @lines 56 1*3 -54 1 19 -54 0 63 12 -54 0 5 0 59 1*2 templates/map.cu.jinja:100 2 1 -76 18 26 2 0 17 1
-// @lines templates/map_bodies.jinja:40 1 19 -51 60 -51 14 59 1*2 templates/map.cu.jinja:100 2 1 3 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 18*2 15 2*4 1 2*2 0*2 9 0 3 5 1 templates/map_bodies.jinja:40 1 22 9 -54 17
+// @lines 59 1*3 -57 1 22 -57 0 66 12 -57 0 5 0 62 1*2 templates/map.cu.jinja:100 2 1 -76 18 26 2 0 17 1
+// @lines templates/map_bodies.jinja:40 1 22 -54 63 -54 14 62 1*2 templates/map.cu.jinja:100 2 1 3 1

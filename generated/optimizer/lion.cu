@@ -38,5 +38,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 24 12 26 2 0*3 9 0*2 8 1 templates/map_bodies.jinja:40 1 19 -54 0*2 3 58 2
-// @lines -51 0*2 9 5 0 59 1*2 templates/map.cu.jinja:100 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 24 12 26 2 0*3 9 0*2 8 1 templates/map_bodies.jinja:40 1 22 -57 0*2 3 61 2
+// @lines -54 0*2 9 5 0 62 1*2 templates/map.cu.jinja:100 1 5 1

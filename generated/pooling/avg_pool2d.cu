@@ -24,8 +24,8 @@ struct Program : MapProgram {
     };
 
     // The terms of sums, and the values of their cells.
-    struct Terms : Body<Reads<>, Writes<>, PlacedValue<acc_t, T, 0, whole_t>> {
-        using x_read_slice = PlacedValue<acc_t, T, 0, whole_t>;
+    struct Terms : Body<Reads<>, Writes<>, PlacedValue<acc_t, T, 0, Even<whole_t>>> {
+        using x_read_slice = PlacedValue<acc_t, T, 0, Even<whole_t>>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, x_read_slice(), args.x_, args.x_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {
@@ -62,4 +62,4 @@ struct Program : MapProgram {
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
 // @lines templates/map.cu.jinja:1 1 4 1*3 36 2 13 2*4 1 2*2 0 3 6 0*2 3*2 2 1 templates/map_bodies.jinja:40 1 2 3 2 1
-// @lines -43 0 9 0*3 39 0 2*3 9 -47 13 56 1*3 -54 1 19 -54 63 12 -49 59 1*2 templates/map.cu.jinja:100 1 5 1
+// @lines -43 0 9 0*3 39 0 5 2*2 9 -50 13 59 1*3 -57 1 22 -57 66 12 -52 62 1*2 templates/map.cu.jinja:100 1 5 1

@@ -24,10 +24,10 @@ struct Program : MapProgram {
     };
 
     // The terms of sums, and the values of their cells.
-    struct Terms : Body<Reads<>, Writes<>, PlacedValue<acc_t, T, 0, whole_t, Args::h_index, Args::u_index,
-        Args::v_index, Args::w_index>> {
-        using dy_read_slice = PlacedValue<acc_t, T, 0, whole_t, Args::h_index, Args::u_index, Args::v_index,
-            Args::w_index>;
+    struct Terms : Body<Reads<>, Writes<>, PlacedValue<acc_t, T, 0, EvenPieces<whole_t, 1, Args::h_index,
+        Args::u_index, Args::w_index>>> {
+        using dy_read_slice = PlacedValue<acc_t, T, 0, EvenPieces<whole_t, 1, Args::h_index, Args::u_index,
+            Args::w_index>>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, dy_read_slice(), args.dy_, args.dy_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {
@@ -47,6 +47,7 @@ struct Program : MapProgram {
                     kernel_) ? column_ : (-1);
                 place[0] = above_;
                 place[1] = beside_;
+                return int(math::add(w_index, pad_) < math::add(math::multiply(column_, stride_), kernel_));
             });
         }
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
@@ -72,4 +73,5 @@ struct Program : MapProgram {
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
 // @lines templates/map.cu.jinja:1 1 4 1*3 36 2 13 2*4 1 2*2 0 3 6 0*2 3*2 2 1 templates/map_bodies.jinja:40 1 0 2 0 3 2
-// @lines 1 -43 0*2 9 0*3 12 0*6 27 0 2*3 9 -47 13 56 1*3 -54 1 19 -54 63 12 -49 59 1*2 templates/map.cu.jinja:100 1 5 1
+// @lines 1 -43 0*2 9 0*3 12 0*6 27 0 3 2*3 9 -50 13 59 1*3 -57 1 22 -57 66 12 -52 62 1*2 templates/map.cu.jinja:100 1 5
+// @lines 1

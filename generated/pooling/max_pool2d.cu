@@ -31,8 +31,8 @@ struct Program : MapProgram {
     };
 
     // The terms of sums, and the values of their cells.
-    struct Terms : Body<Reads<>, Writes<>, PlacedValue<acc_t, T, 0, whole_t>> {
-        using x_read_slice = PlacedValue<acc_t, T, 0, whole_t>;
+    struct Terms : Body<Reads<>, Writes<>, PlacedValue<acc_t, T, 0, Even<whole_t>>> {
+        using x_read_slice = PlacedValue<acc_t, T, 0, Even<whole_t>>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, x_read_slice(), args.x_, args.x_axes,
                         (-math::infinity<acc_t>()), [&](auto& place, const auto& lane) {
@@ -88,5 +88,5 @@ struct Program : MapProgram {
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
 // @lines templates/map.cu.jinja:1 1 4 1*3 36 2*2 11 2 0 2*2 0 2 1 2*2 0*2 3*2 0 3 0*3 3*2 2 1
-// @lines templates/map_bodies.jinja:40 1 2 3 2 1 -43 0*2 9 0*3 39 0*3 2*3 -57 66 -54 0 7 13 0 56 1*3 -54 1 19 -57 3 0*3
-// @lines 63 -54 0 66 0 -54 0 5 0*3 59 1*2 templates/map.cu.jinja:100 1 5 1
+// @lines templates/map_bodies.jinja:40 1 2 3 2 1 -43 0*2 9 0*3 39 0*3 5 2*2 -60 69 -57 0 7 13 0 59 1*3 -57 1 22 -60 3
+// @lines 0*3 66 -57 0 69 0 -57 0 5 0*3 62 1*2 templates/map.cu.jinja:100 1 5 1

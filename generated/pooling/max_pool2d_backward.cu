@@ -26,10 +26,10 @@ struct Program : MapProgram {
     };
 
     // The terms of sums, and the values of their cells.
-    struct Terms : Body<Reads<>, Writes<>, PlacedValue<i64, i64, 0, whole_t, Args::h_index, Args::w_index>,
-        PlacedValue<acc_t, T, 1, whole_t, Args::h_index, Args::w_index>> {
-        using indices_read_slice = PlacedValue<i64, i64, 0, whole_t, Args::h_index, Args::w_index>;
-        using dy_read_slice = PlacedValue<acc_t, T, 1, whole_t, Args::h_index, Args::w_index>;
+    struct Terms : Body<Reads<>, Writes<>, PlacedValue<i64, i64, 0, Even<whole_t, Args::h_index, Args::w_index>>,
+        PlacedValue<acc_t, T, 1, Even<whole_t, Args::h_index, Args::w_index>>> {
+        using indices_read_slice = PlacedValue<i64, i64, 0, Even<whole_t, Args::h_index, Args::w_index>>;
+        using dy_read_slice = PlacedValue<acc_t, T, 1, Even<whole_t, Args::h_index, Args::w_index>>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, indices_read_slice(), args.indices_, args.indices_axes,
                         i64((-1)), [&](auto& place, const auto& lane) {
@@ -87,5 +87,5 @@ struct Program : MapProgram {
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
 // @lines templates/map.cu.jinja:1 1 4 1*3 36 2 13 2*4 1 2*2 0*2 3 0 3*2 0 3*2 2 1 templates/map_bodies.jinja:40 1 0 2 0
-// @lines 3 2 1 -43 0 9 0*3 12 0*2 27 0 2 -8 1 -43 0 9 0*3 12 0*2 27 0 2*3 -57 66 -54 0 7 0 5 8 56 1*3 -54 1 19 9 12 -49
-// @lines 59 1*2 templates/map.cu.jinja:100 1 5 1
+// @lines 3 2 1 -43 0 9 0*3 12 0*2 27 0 5 -11 1 -43 0 9 0*3 12 0*2 27 0 5 2*2 -60 69 -57 0 7 0 5 8 59 1*3 -57 1 22 9 12
+// @lines -52 62 1*2 templates/map.cu.jinja:100 1 5 1

@@ -35,5 +35,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 36 8 18 2 0*3 9 6 2 1 templates/map_bodies.jinja:40 1 19 -54 3 0 55 3 2 -54 3
-// @lines 14 0 59 1*2 templates/map.cu.jinja:100 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 36 8 18 2 0*3 9 6 2 1 templates/map_bodies.jinja:40 1 22 -57 3 0 58 3 2 -57 3
+// @lines 14 0 62 1*2 templates/map.cu.jinja:100 1 5 1

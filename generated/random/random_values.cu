@@ -45,5 +45,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 27 1 8*2 18 2 0*2 9 6 2 1 templates/map_bodies.jinja:40 1 19 -54 3 0 55 5 -54
-// @lines 17 0 45 -50 0*4 5 0 55 -55 0 59 1*2 templates/map.cu.jinja:100 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 27 1 8*2 18 2 0*2 9 6 2 1 templates/map_bodies.jinja:40 1 22 -57 3 0 58 5 -57
+// @lines 17 0 48 -53 0*4 5 0 58 -58 0 62 1*2 templates/map.cu.jinja:100 1 5 1

@@ -97,6 +97,6 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 24 3 1 2*2 0*8 4 15 2*4 1 2*2 0 6*2 5 1 templates/map_bodies.jinja:40 1 19 9
-// @lines -51 17 0*8 56 1*3 -54 1 19 -57 66 8 4 -49 55 -10 4 -49 55 -10 4 -49 55 -10 4 -49 55 -10 4 -49 55 -10 4 -49 55
-// @lines -10 4 -49 55 -10 4 -49 55 -10 4 -49 55 4 1*2 templates/map.cu.jinja:100 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 24 3 1 2*2 0*8 4 15 2*4 1 2*2 0 6*2 5 1 templates/map_bodies.jinja:40 1 22 9
+// @lines -54 17 0*8 59 1*3 -57 1 22 -60 69 8 4 -52 58 -10 4 -52 58 -10 4 -52 58 -10 4 -52 58 -10 4 -52 58 -10 4 -52 58
+// @lines -10 4 -52 58 -10 4 -52 58 -10 4 -52 58 4 1*2 templates/map.cu.jinja:100 1 5 1

@@ -409,18 +409,18 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 18 6 3 1 8 26 2 0*2 6 11 1 templates/map_bodies.jinja:40 1 19 -57 64 2 -51 0
-// @lines 14 0*4 59 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2 0*2 2*2 0*2 2 1 2*2 0*4 12 5 1
-// @lines templates/map_bodies.jinja:40 1 19 9 -51 17 0*2 56 1*3 -54 1 0 19 9 12 0*2 -54 0 5 0*3 59 1*2
-// @lines templates/map.cu.jinja:100 2 1 -76 6 12 26 2 0*6 17 1 templates/map_bodies.jinja:40 1 0 19 9 -51 0*5 9 0*2 5
-// @lines 59 1*2 templates/map.cu.jinja:100 2 1 -76 9 1 2*2 0 4 15 2*4 1 2*2 0 12 5 1 templates/map_bodies.jinja:40 1 19
-// @lines 9 -51 17 0 56 1*3 -54 1 19 9 8 4 -49 55 -10 4 -49 55 4 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2*4 1 2*2
-// @lines 0*2 12 5 1 templates/map_bodies.jinja:40 1 19 9 -51 0 17 56 1*3 -54 1 19 9 12 -54 5 59 1*2
-// @lines templates/map.cu.jinja:100 2 1 -76 6 12 26 2 0*4 17 1 templates/map_bodies.jinja:40 1 0 19 9 -51 0*3 14 59 1*2
-// @lines templates/map.cu.jinja:100 2 1 -76 6 12 15 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 19 9 -51 17 56
-// @lines 1*3 -54 1 19 9 -51 63 -54 0 5 59 1*2 templates/map.cu.jinja:100 2 1 -76 18 26 2 0*2 17 1
-// @lines templates/map_bodies.jinja:40 1 19 9 -51 0 14 59 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2*4 1 2*2 0 12 5
-// @lines 1 templates/map_bodies.jinja:40 1 19 9 -51 17 56 1*3 -54 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:100 2 1
-// @lines -76 18 15 2*4 1 2*2 0*3 12 5 1 templates/map_bodies.jinja:40 1 19 9 -51 0 17 56 1*3 -54 1 19 9 12 -54 0 5 0 59
-// @lines 1*2 templates/map.cu.jinja:100 2 1 -76 6 12 26 2 0*5 17 1 templates/map_bodies.jinja:40 1 0 19 9 -51 0*4 14
-// @lines 0*2 59 1*2 templates/map.cu.jinja:100 2 1 3 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 18 6 3 1 8 26 2 0*2 6 11 1 templates/map_bodies.jinja:40 1 22 -60 67 2 -54 0
+// @lines 14 0*4 62 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2 0*2 2*2 0*2 2 1 2*2 0*4 12 5 1
+// @lines templates/map_bodies.jinja:40 1 22 9 -54 17 0*2 59 1*3 -57 1 0 22 9 12 0*2 -57 0 5 0*3 62 1*2
+// @lines templates/map.cu.jinja:100 2 1 -76 6 12 26 2 0*6 17 1 templates/map_bodies.jinja:40 1 0 22 9 -54 0*5 9 0*2 5
+// @lines 62 1*2 templates/map.cu.jinja:100 2 1 -76 9 1 2*2 0 4 15 2*4 1 2*2 0 12 5 1 templates/map_bodies.jinja:40 1 22
+// @lines 9 -54 17 0 59 1*3 -57 1 22 9 8 4 -52 58 -10 4 -52 58 4 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2*4 1 2*2
+// @lines 0*2 12 5 1 templates/map_bodies.jinja:40 1 22 9 -54 0 17 59 1*3 -57 1 22 9 12 -57 5 62 1*2
+// @lines templates/map.cu.jinja:100 2 1 -76 6 12 26 2 0*4 17 1 templates/map_bodies.jinja:40 1 0 22 9 -54 0*3 14 62 1*2
+// @lines templates/map.cu.jinja:100 2 1 -76 6 12 15 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 22 9 -54 17 59
+// @lines 1*3 -57 1 22 9 -54 66 -57 0 5 62 1*2 templates/map.cu.jinja:100 2 1 -76 18 26 2 0*2 17 1
+// @lines templates/map_bodies.jinja:40 1 22 9 -54 0 14 62 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2*4 1 2*2 0 12 5
+// @lines 1 templates/map_bodies.jinja:40 1 22 9 -54 17 59 1*3 -57 1 22 9 12 -52 62 1*2 templates/map.cu.jinja:100 2 1
+// @lines -76 18 15 2*4 1 2*2 0*3 12 5 1 templates/map_bodies.jinja:40 1 22 9 -54 0 17 59 1*3 -57 1 22 9 12 -57 0 5 0 62
+// @lines 1*2 templates/map.cu.jinja:100 2 1 -76 6 12 26 2 0*5 17 1 templates/map_bodies.jinja:40 1 0 22 9 -54 0*4 14
+// @lines 0*2 62 1*2 templates/map.cu.jinja:100 2 1 3 1

@@ -80,5 +80,5 @@ struct Program : MapProgram {
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
 // @lines templates/map.cu.jinja:1 1 4 1*3 27 1 2*2 0*5 4 15 2 0 2*2 0 2 1 2*2 0 6*2 5 1 templates/map_bodies.jinja:40 1
-// @lines 19 9 -51 59 -42 0 52 -10 -42 0 52 -10 -42 0 52 4 1*3 -54 1 19 -57 66 8 4 0 -49 55 -10 4 0 -54 0 5 55 -10 4 0
-// @lines -49 55 4 1*2 templates/map.cu.jinja:100 1 5 1
+// @lines 22 9 -54 62 -45 0 55 -10 -45 0 55 -10 -45 0 55 4 1*3 -57 1 22 -60 69 8 4 0 -52 58 -10 4 0 -57 0 5 58 -10 4 0
+// @lines -52 58 4 1*2 templates/map.cu.jinja:100 1 5 1

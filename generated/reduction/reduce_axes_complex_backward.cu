@@ -37,5 +37,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 27 1 8 26 2 0 6 11 1 templates/map_bodies.jinja:40 1 19 -57 64 2 -51 14 45
-// @lines -50 0 5 55 -10 -50 5 55 4 1*2 templates/map.cu.jinja:100 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 27 1 8 26 2 0 6 11 1 templates/map_bodies.jinja:40 1 22 -60 67 2 -54 14 48
+// @lines -53 0 5 58 -10 -53 5 58 4 1*2 templates/map.cu.jinja:100 1 5 1

@@ -66,6 +66,6 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 27 1 2*2 0*3 4 15 2*4 1 2*2 0 12 5 1 templates/map_bodies.jinja:40 1 19 9 -51
-// @lines 17 0*5 56 1*3 -54 1 19 9 8 4 -49 55 -10 4 -49 55 -10 4 -49 55 -10 4 -49 55 4 1*2 templates/map.cu.jinja:100 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 27 1 2*2 0*3 4 15 2*4 1 2*2 0 12 5 1 templates/map_bodies.jinja:40 1 22 9 -54
+// @lines 17 0*5 59 1*3 -57 1 22 9 8 4 -52 58 -10 4 -52 58 -10 4 -52 58 -10 4 -52 58 4 1*2 templates/map.cu.jinja:100 1
 // @lines 5 1

@@ -226,12 +226,12 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 18 9 1 8 26 2 0*2 17 1 templates/map_bodies.jinja:40 1 19 9 -51 0 59 -50 0*4
-// @lines 5 55 -10 -50 0 5 55 4 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2*4 1 2*2 0*3 12 5 1
-// @lines templates/map_bodies.jinja:40 1 19 9 -51 17 56 1*3 -54 1 19 9 -51 63 -54 0*2 5 0 59 1*2
-// @lines templates/map.cu.jinja:100 2 1 -76 18 26 2 0*3 17 1 templates/map_bodies.jinja:40 1 0 19 9 -51 0*2 9 0 5 59
-// @lines 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2*4 1 2*2 0 12 5 1 templates/map_bodies.jinja:40 1 19 9 -51 9 8
-// @lines 56 1*3 -54 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2*4 1 2*2 0*3 12 5 1
-// @lines templates/map_bodies.jinja:40 1 19 9 -51 0 9 8 0 56 1*3 -54 1 19 9 12 -54 0 5 0 59 1*2
-// @lines templates/map.cu.jinja:100 2 1 -76 18 26 2 0*5 17 1 templates/map_bodies.jinja:40 1 0 19 9 -51 0*4 9 0*6 5 59
+// @lines templates/map.cu.jinja:1 1 4 1*3 18 9 1 8 26 2 0*2 17 1 templates/map_bodies.jinja:40 1 22 9 -54 0 62 -53 0*4
+// @lines 5 58 -10 -53 0 5 58 4 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2*4 1 2*2 0*3 12 5 1
+// @lines templates/map_bodies.jinja:40 1 22 9 -54 17 59 1*3 -57 1 22 9 -54 66 -57 0*2 5 0 62 1*2
+// @lines templates/map.cu.jinja:100 2 1 -76 18 26 2 0*3 17 1 templates/map_bodies.jinja:40 1 0 22 9 -54 0*2 9 0 5 62
+// @lines 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2*4 1 2*2 0 12 5 1 templates/map_bodies.jinja:40 1 22 9 -54 9 8
+// @lines 59 1*3 -57 1 22 9 12 -52 62 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2*4 1 2*2 0*3 12 5 1
+// @lines templates/map_bodies.jinja:40 1 22 9 -54 0 9 8 0 59 1*3 -57 1 22 9 12 -57 0 5 0 62 1*2
+// @lines templates/map.cu.jinja:100 2 1 -76 18 26 2 0*5 17 1 templates/map_bodies.jinja:40 1 0 22 9 -54 0*4 9 0*6 5 62
 // @lines 1*2 templates/map.cu.jinja:100 2 1 3 1

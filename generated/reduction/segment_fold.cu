@@ -61,5 +61,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 24 3 1 2*2 0*2 4 15 2*4 1 2*2 0*2 12 5 2 1 templates/map_bodies.jinja:40 1 19
-// @lines 9 -51 17 0*2 56 1*3 -54 1 19 9 8 4 -49 55 -10 4 -49 55 -10 4 -49 55 4 1*2 templates/map.cu.jinja:100 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 24 3 1 2*2 0*2 4 15 2*4 1 2*2 0*2 12 5 2 1 templates/map_bodies.jinja:40 1 22
+// @lines 9 -54 17 0*2 59 1*3 -57 1 22 9 8 4 -52 58 -10 4 -52 58 -10 4 -52 58 4 1*2 templates/map.cu.jinja:100 1 5 1

@@ -87,7 +87,7 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 18 6 12 15 2*4 1 2*2 0*2 12 5 2 1 templates/map_bodies.jinja:40 1 19 9 -34 56
-// @lines 1*3 -54 1 19 9 12 -54 5 0 59 1*2 templates/map.cu.jinja:100 2 1 -76 6 12 15 2*4 1 2*2 0*3 12 5 2 1
-// @lines templates/map_bodies.jinja:40 1 19 9 -51 17 56 1*3 -54 1 19 9 -51 63 -49 59 1*2 templates/map.cu.jinja:100 2 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 18 6 12 15 2*4 1 2*2 0*2 12 5 2 1 templates/map_bodies.jinja:40 1 22 9 -37 59
+// @lines 1*3 -57 1 22 9 12 -57 5 0 62 1*2 templates/map.cu.jinja:100 2 1 -76 6 12 15 2*4 1 2*2 0*3 12 5 2 1
+// @lines templates/map_bodies.jinja:40 1 22 9 -54 17 59 1*3 -57 1 22 9 -54 66 -52 62 1*2 templates/map.cu.jinja:100 2 1
 // @lines 3 1

@@ -18,10 +18,10 @@ struct Program : MapProgram {
     };
 
     // The values of cells.
-    struct Cells : Body<Reads<&Args::ids_>, Writes<&Args::dx_>, PlacedValue<acc_t, acc_of<T>, 0, i64, 1>,
-        PlacedValue<acc_t, T, 1, i64, 1>> {
-        using count_read_slice = PlacedValue<acc_t, acc_of<T>, 0, i64, 1>;
-        using dy_read_slice = PlacedValue<acc_t, T, 1, i64, 1>;
+    struct Cells : Body<Reads<&Args::ids_>, Writes<&Args::dx_>, PlacedValue<acc_t, acc_of<T>, 0, Even<i64, 1>>,
+        PlacedValue<acc_t, T, 1, Even<i64, 1>>> {
+        using count_read_slice = PlacedValue<acc_t, acc_of<T>, 0, Even<i64, 1>>;
+        using dy_read_slice = PlacedValue<acc_t, T, 1, Even<i64, 1>>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, count_read_slice(), args.count_, args.count_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {
@@ -50,4 +50,4 @@ struct Program : MapProgram {
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
 // @lines templates/map.cu.jinja:1 1 4 1*3 24 12 2 24 2 0*3 3 0 3 11 1 templates/map_bodies.jinja:40 1 0 2 0 3 2 1 -31
-// @lines 36 2 -8 1 -31 36 2*3 -57 66 -51 4 0 10 0 59 1*2 templates/map.cu.jinja:100 1 5 1
+// @lines 36 5 -11 1 -31 36 5 2*2 -60 69 -54 4 0 10 0 62 1*2 templates/map.cu.jinja:100 1 5 1

@@ -43,5 +43,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 24 12 15 2*4 1 2*2 0*2 12 5 2 1 templates/map_bodies.jinja:40 1 19 9 -51 17
-// @lines 56 1*3 -54 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:100 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 24 12 15 2*4 1 2*2 0*2 12 5 2 1 templates/map_bodies.jinja:40 1 22 9 -54 17
+// @lines 59 1*3 -57 1 22 9 12 -52 62 1*2 templates/map.cu.jinja:100 1 5 1

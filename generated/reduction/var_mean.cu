@@ -50,5 +50,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 24 0 12 15 2*4 1 2*2 0*2 6 3*2 5 1 templates/map_bodies.jinja:40 1 19 9 -51
-// @lines 17 56 1*3 -54 1 19 -57 3 63 12 0 -49 0*2 59 1*2 templates/map.cu.jinja:100 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 24 0 12 15 2*4 1 2*2 0*2 6 3*2 5 1 templates/map_bodies.jinja:40 1 22 9 -54
+// @lines 17 59 1*3 -57 1 22 -60 3 66 12 0 -52 0*2 62 1*2 templates/map.cu.jinja:100 1 5 1

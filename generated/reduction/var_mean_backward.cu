@@ -36,5 +36,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 24 0 12 26 2 0*3 6 3 8 1 templates/map_bodies.jinja:40 1 19 -57 3 61 0 2 -51
-// @lines 0*2 9 5 59 1*2 templates/map.cu.jinja:100 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 24 0 12 26 2 0*3 6 3 8 1 templates/map_bodies.jinja:40 1 22 -60 3 64 0 2 -54
+// @lines 0*2 9 5 62 1*2 templates/map.cu.jinja:100 1 5 1

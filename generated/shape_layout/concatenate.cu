@@ -17,10 +17,10 @@ struct Program : MapProgram {
     };
 
     // The values of cells.
-    struct Cells : Body<Reads<>, Writes<&Args::y_>, PlacedValue<acc_t, T, 0, whole_t>, PlacedValue<acc_t, T, 1,
-        whole_t>> {
-        using a_read_slice = PlacedValue<acc_t, T, 0, whole_t>;
-        using b_read_slice = PlacedValue<acc_t, T, 1, whole_t>;
+    struct Cells : Body<Reads<>, Writes<&Args::y_>, PlacedValue<acc_t, T, 0, Swapped<whole_t, Args::i_index, 0>>,
+        PlacedValue<acc_t, T, 1, Even<whole_t>>> {
+        using a_read_slice = PlacedValue<acc_t, T, 0, Swapped<whole_t, Args::i_index, 0>>;
+        using b_read_slice = PlacedValue<acc_t, T, 1, Even<whole_t>>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, a_read_slice(), args.a_, args.a_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {
@@ -49,4 +49,4 @@ struct Program : MapProgram {
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
 // @lines templates/map.cu.jinja:1 1 4 1*3 36 2 24 2 0*2 3 0 6*2 2 1 templates/map_bodies.jinja:40 1 0 2 0 3 2 1 -34 39
-// @lines 2 -8 1 -43 9 39 2*3 -54 63 -54 7 0 10 59 1*2 templates/map.cu.jinja:100 1 5 1
+// @lines 5 -11 1 -43 9 39 5 2*2 -57 66 -57 7 0 10 62 1*2 templates/map.cu.jinja:100 1 5 1

@@ -15,8 +15,8 @@ struct Program : MapProgram {
     };
 
     // The values of cells.
-    struct Cells : Body<Reads<&Args::ids_>, Writes<&Args::y_>, PlacedValue<acc_t, T, 0, i64, 0>> {
-        using table_read_slice = PlacedValue<acc_t, T, 0, i64, 0>;
+    struct Cells : Body<Reads<&Args::ids_>, Writes<&Args::y_>, PlacedValue<acc_t, T, 0, Even<i64, 0>>> {
+        using table_read_slice = PlacedValue<acc_t, T, 0, Even<i64, 0>>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, table_read_slice(), args.table_, args.table_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {
@@ -35,5 +35,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 24 12 2 24 2 0*2 3 14 1 templates/map_bodies.jinja:40 1 2 3 2 1 -31 36 2*3 9
-// @lines -47 10 59 1*2 templates/map.cu.jinja:100 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 24 12 2 24 2 0*2 3 14 1 templates/map_bodies.jinja:40 1 2 3 2 1 -31 36 5 2*2
+// @lines 9 -50 10 62 1*2 templates/map.cu.jinja:100 1 5 1

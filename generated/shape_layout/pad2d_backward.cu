@@ -16,8 +16,8 @@ struct Program : MapProgram {
     };
 
     // The values of cells.
-    struct Cells : Body<Reads<>, Writes<&Args::dx_>, PlacedValue<acc_t, T, 0, whole_t>> {
-        using dy_read_slice = PlacedValue<acc_t, T, 0, whole_t>;
+    struct Cells : Body<Reads<>, Writes<&Args::dx_>, PlacedValue<acc_t, T, 0, Even<whole_t>>> {
+        using dy_read_slice = PlacedValue<acc_t, T, 0, Even<whole_t>>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, dy_read_slice(), args.dy_, args.dy_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {
@@ -41,4 +41,4 @@ struct Program : MapProgram {
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
 // @lines templates/map.cu.jinja:1 1 4 1*3 36 2 24 2 0 3 6 0 6 2 1 templates/map_bodies.jinja:40 1 2 3 2 1 -43 0 9 0 39
-// @lines 0 2*3 9 -47 10 59 1*2 templates/map.cu.jinja:100 1 5 1
+// @lines 0 5 2*2 9 -50 10 62 1*2 templates/map.cu.jinja:100 1 5 1

@@ -18,8 +18,8 @@ struct Program : MapProgram {
     };
 
     // The values of cells.
-    struct Cells : Body<Reads<>, Writes<&Args::y_>, PlacedValue<acc_t, T, 0, whole_t, Args::i_index, Args::j_index>> {
-        using x_read_slice = PlacedValue<acc_t, T, 0, whole_t, Args::i_index, Args::j_index>;
+    struct Cells : Body<Reads<>, Writes<&Args::y_>, PlacedValue<acc_t, T, 0, EvenPieces<whole_t, 1, Args::i_index>>> {
+        using x_read_slice = PlacedValue<acc_t, T, 0, EvenPieces<whole_t, 1, Args::i_index>>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, x_read_slice(), args.x_, args.x_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {
@@ -33,6 +33,8 @@ struct Program : MapProgram {
                     1), math::abs(math::subtract(i_index, top_)))));
                 place[1] = math::subtract(math::subtract(w_size, 1), math::abs(math::subtract(math::subtract(w_size,
                     1), math::abs(math::subtract(j_index, left_)))));
+                return int(math::subtract(j_index, left_) < 0) | int(math::subtract(math::subtract(w_size, 1),
+                    math::abs(math::subtract(j_index, left_))) < 0) << 1;
             });
         }
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
@@ -47,4 +49,4 @@ struct Program : MapProgram {
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
 // @lines templates/map.cu.jinja:1 1 4 1*3 36 2 24 2 0 3*2 0 3 0 6 2 1 templates/map_bodies.jinja:40 1 2 3 2 1 -46 0 3 0
-// @lines 9 0 39 0*3 2*3 9 -47 10 59 1*2 templates/map.cu.jinja:100 1 5 1
+// @lines 9 0 39 0*3 3 0 2*3 9 -50 10 62 1*2 templates/map.cu.jinja:100 1 5 1

@@ -40,5 +40,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 36 15 2*4 1 2*2 0 12 5 1 templates/map_bodies.jinja:40 1 19 9 -51 17 56 1*3
-// @lines -54 1 19 9 12 -49 59 1*2 templates/map.cu.jinja:100 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 36 15 2*4 1 2*2 0 12 5 1 templates/map_bodies.jinja:40 1 22 9 -54 17 59 1*3
+// @lines -57 1 22 9 12 -52 62 1*2 templates/map.cu.jinja:100 1 5 1

@@ -12,7 +12,7 @@ from ...conditions.parse import read_condition
 from ...lower.op import Scalar, Tensor, Value
 from ...lower.shared import first_arch, lower_tensor, scalar, shared_fields
 from ...program import Line, Name, Reduce, kind_of
-from ...program.tree import Call, Const, Expr, Query, Read, children, mapped, place_along, place_of, reads, walk
+from ...program.tree import Call, Expr, Query, Read, children, mapped, place_along, place_of, reads, walk
 from ...spec.names import in_kernel
 from ...spec.scope import kinds_of
 from ...text import Name as Identifier
@@ -20,6 +20,7 @@ from ...text import names
 from .batches import invariant
 from .bounds import bounds_of, divisors, long_scalars
 from .by_index import alone, lists_of
+from .even import Steps
 from .extents import is_shape
 from .kinds import KindGroup, computed, kind_groups
 from .op import Body, Entry, MapOp, PlacedRead, Store, Sum, joined
@@ -183,7 +184,7 @@ class Lowering:
         self.tensors = {n: lower_tensor(n, t, spec, over=t.held) for n, t in spec.tensors.items()}
         self.kinds = dict(kinds_of(spec, parts.lines))
         self.copies = copies_of(spec, parts)
-        self._moves, self._stays = dict[str, frozenset[str]](), dict[str, frozenset[str]]()
+        self.steps = Steps(parts, spec, self.kinds)
         read = {name for line in parts.lines for name in parts.needed([line.name])}
         fields = spec.descriptor.items()
         self.scalars = tuple(scalar(n, f) for n, f in fields if f.is_number and n in read)
@@ -275,7 +276,7 @@ class Lowering:
         lines = self._lines(wanted)
         values = [x for x in lines if x.name not in self.parts.reads]
         exprs = [*places, *(x.expr for x in values)]
-        still = frozenset[str]().union(*map(self._still, places))
+        step = self.steps.of(places)
         return PlacedRead(
             name=Identifier(name),
             tensor=self.tensors[read.tensor],
@@ -288,40 +289,10 @@ class Lowering:
             converted=tuple(t for t in self._plain if t.name in wanted - self._numbers),
             placed=tuple(self._placed(x.name) for x in lines if x.name in self.parts.reads),
             values=tuple(self._value(x) for x in values),
-            still=names(sorted(still)),
+            still=names(sorted(step.still)),
+            pieces=step.pieces,
+            same=step.same,
         )
-
-    def _moving(self, expr: Expr) -> frozenset[str]:
-        """The operands whose step from cell to cell changes the value of `expr`."""
-        match expr:
-            case Query(what="index", of=dim):
-                return frozenset({f"{dim}_index"})
-            case Name(id=name) if (line := self.parts.line(name)) is not None:
-                if name not in self._moves:  # lines may name others twice, and these others
-                    self._moves[name] = self._moving(line.expr)
-                return self._moves[name]
-            case Name(id=name):
-                return frozenset[str]({in_kernel(name)} if name in self.spec.inputs else ())
-            case Read(tensor=tensor, dims=dims, places=places):
-                # Along dims whose own index is the place, the tensor's operand has the step.
-                others = (place for dim, place in zip(dims, places, strict=True) if place != Query("index", dim))
-                return frozenset[str]({in_kernel(tensor)}).union(*map(self._moving, others))
-        return frozenset[str]().union(*map(self._moving, children(expr)))
-
-    def _still(self, expr: Expr) -> frozenset[str]:
-        """The operands that must not move if `expr` is to grow by the same number from cell to cell."""
-        match expr:
-            case Query() | Const():
-                return frozenset()
-            case Name(id=name) if (line := self.parts.line(name)) is not None:
-                if name not in self._stays:
-                    self._stays[name] = self._still(line.expr)
-                return self._stays[name]
-            case Call(op="add" | "sub" | "neg", args=args):
-                return frozenset[str]().union(*map(self._still, args))
-            case Call(op="mul", args=(a, b)):
-                return min(self._still(a) | self._moving(b), self._moving(a) | self._still(b), key=len)
-        return self._moving(expr)
 
     def _lines(self, names: Iterable[str]) -> list[Line]:
         wanted = set(names)

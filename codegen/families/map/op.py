@@ -11,7 +11,7 @@ from baracuda.runtime import MapPlan, Schedule
 
 from ...lower.op import Op, Scalar, Tensor, Value
 from ...program import Call, Expr
-from ...program.tree import Const, walk
+from ...program.tree import Const, Query, walk
 from ...program.tree import Name as FieldName
 from ...spec.names import in_kernel
 from ...text import Code, Name
@@ -73,7 +73,8 @@ class Made:
 class PlacedRead:
     """An input's element at a computed place: a place along each axis that has one, and what these are computed of.
 
-    If the `still` operands do not change from cell to cell, places are equally far apart.
+    If the `still` operands do not change from cell to cell, places are equally far apart where `pieces` are the same,
+    and those along the axes in `same` do not change.
     """
 
     name: Name
@@ -88,10 +89,22 @@ class PlacedRead:
     scalars: tuple[Scalar, ...]
     values: tuple[Value, ...]
     still: tuple[Name, ...]
+    pieces: tuple[Expr, ...]
+    same: tuple[int, ...]
 
     @property
     def kind(self) -> str:
         return self.tensor.kind
+
+    @property
+    def swapped(self) -> tuple[Name, int] | None:
+        """The dim whose index is the only place but for some bits, and these."""
+        match self.places:
+            case (Query(what="index", of=dim),):
+                return Name(dim), 0
+            case (Call(op="bitwise_xor", args=(Query(what="index", of=dim), Const(value=int(mask)))),) if mask > 0:
+                return Name(dim), mask
+        return None
 
     @property
     def local(self) -> Name:

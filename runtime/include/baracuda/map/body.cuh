@@ -15,12 +15,11 @@ template <typename T, int OPERAND_, bool PRESENT_ = true> struct Array {
     static constexpr bool PRESENT = PRESENT_;
     T* data;
 };
-template <typename PLACE, int... OPERANDS> struct Operands;
-// What is read at computed places of type PLACE, as a value of type V: number NUMBER of a body. Places are equally far
-// apart in a run along which operands STILL do not move.
-template <typename V, typename T, int NUMBER, typename PLACE, int... STILL> struct PlacedValue {
+// What is read at computed places, as a value of type V: number NUMBER of a body. How PLACES change from cell to cell
+// is in read.cuh.
+template <typename V, typename T, int NUMBER, class PLACES> struct PlacedValue {
     using element_t = V;
-    using Still = Operands<PLACE, STILL...>;
+    using Places = PLACES;
 };
 // Whether the plan knows that arrays can hold the fields that are read outside of them.
 #ifdef BARACUDA_EXACT_FILL
@@ -29,8 +28,8 @@ constexpr bool EXACT_FILL = BARACUDA_EXACT_FILL;
 constexpr bool EXACT_FILL = false;
 #endif
 // N elements that were read so, as they are in memory: values would take more registers. Those that are `missing` have
-// the value `outside`, if T cannot hold it.
-template <typename V, typename T, int N> struct PlacedPack {
+// the value `outside`, if T cannot hold it. Element i ^ SWAPPED is of cell i.
+template <typename V, typename T, int N, int SWAPPED = 0> struct PlacedPack {
     PackWords<T, N> words;
     unsigned missing;
     V outside;
@@ -74,18 +73,20 @@ template <typename V, typename T, int N> struct PlacedPack {
         words.set(all);
         missing = exists ? 0 : before & 1;
     }
-    // Element i is what `read(element, i)` reads, if it does.
+    // The element of cell i is what `read(element, i)` reads, if it does.
     template <class Read> __device__ void each(const Read& read) {
         Pack<T, N> pack = __builtin_bit_cast(Pack<T, N>, words);
 #pragma unroll
         for (int i = 0; i < N; ++i)
-            if (read(pack.lane[i], i)) missing &= ~(1u << i);
+            if (read(pack.lane[i ^ SWAPPED], i)) missing &= ~(1u << (i ^ SWAPPED));
         words.set(pack);
         words.settle();
     }
 };
-template <typename V, typename T, int N> __device__ V value_of(const PlacedPack<V, T, N>& of, int i) {
-    return of.missing >> i & 1 ? of.outside : V(value_of(__builtin_bit_cast(Pack<T, N>, of.words), i));
+template <typename V, typename T, int N, int SWAPPED>
+__device__ V value_of(const PlacedPack<V, T, N, SWAPPED>& of, int i) {
+    const int at = i ^ SWAPPED;
+    return of.missing >> at & 1 ? of.outside : V(value_of(__builtin_bit_cast(Pack<T, N>, of.words), at));
 }
 template <auto...> struct Reads {};
 template <auto...> struct Writes {};
@@ -93,9 +94,9 @@ template <auto...> struct Writes {};
 template <class A, int N, int PACKS> struct PacksIn {
     Pack<typename Mutable<typename A::element_t>::type, N> pack[PACKS];
 };
-template <typename V, typename T, int NUMBER, typename PLACE, int... STILL, int N, int PACKS>
-struct PacksIn<PlacedValue<V, T, NUMBER, PLACE, STILL...>, N, PACKS> {
-    PlacedPack<V, T, N> pack[PACKS];
+template <typename V, typename T, int NUMBER, class PLACES, int N, int PACKS>
+struct PacksIn<PlacedValue<V, T, NUMBER, PLACES>, N, PACKS> {
+    PlacedPack<V, T, N, PLACES::SWAPPED&(N - 1)> pack[PACKS];
 };
 template <class A, int N, int PACKS> struct PacksOut {
     Pack<typename A::element_t, N> pack[PACKS];
@@ -159,7 +160,7 @@ template <class Of, int N, int PACKS> struct Packs : Of::template Held<N, PACKS>
     // Reads a tensor at the places that `place_of` computes of a lane.
     template <class V, class Read, class A, class Axes, typename Outside, class F>
     __device__ void place(const Read& read, V, const A& array, const Axes& axes, Outside outside, const F& place_of) {
-        read.template at<typename V::Still>(packs_in<V>(*this), array, axes, outside, place_of);
+        read.template at<typename V::Places>(packs_in<V>(*this), array, axes, outside, place_of);
     }
     template <class Args, class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
         Of::compute(args, lanes);

@@ -32,6 +32,14 @@ template <int AXES> struct PlacedAxes {
         }
         return beside;
     }
+    // Whether a place along one of the axes in WHICH is outside.
+    template <unsigned WHICH, typename P> __device__ bool miss(const P (&place)[AXES]) const {
+        bool outside = false;
+#pragma unroll
+        for (int a = 0; a < AXES; ++a)
+            outside = outside || ((WHICH >> a & 1) && (place[a] < 0 || place[a] >= P(extent[a])));
+        return outside;
+    }
     // Whether the array has an element `by` elements in memory from a place inside.
     template <typename P> __device__ bool has_beside(const P (&place)[AXES], int by) const {
         bool has = false;
@@ -48,16 +56,6 @@ template <int AXES> struct PlacedAxes {
     }
 };
 
-// Operands, none of which may move along a run for places to be equally far apart in it.
-template <typename PLACE, int... OPERANDS> struct Operands {
-    using place_t = PLACE;
-    // Whether there are some, and each has one element for all cells of a pack: then its places are mostly one pack's.
-    static constexpr bool NAME_PACKS = sizeof...(OPERANDS) > 0 && (true && ... && is_splat(OPERANDS));
-    template <class R> __device__ static bool hold([[maybe_unused]] const R& run) {
-        return (true && ... && (R::ONE_PLACE && SPLAT ? is_splat(OPERANDS) : run.last_stride[OPERANDS] == 0));
-    }
-};
-
 // A tensor that is read at computed places.
 template <typename T, int AXES> struct Placed {
     const T* data;
@@ -68,14 +66,12 @@ template <typename T, int AXES> struct Placed {
     }
 };
 
-// Reads the cells of a run whose places are equally far apart, and so are their addresses; `place_of(place, i)`
-// computes the place of cell i. All are inside if the first and the last one are, and outside if these two leave the
-// array on one side. False if neither is known.
-template <typename P, typename V, int N, typename T, class R, int AXES, class F>
-__device__ bool read_even(PlacedPack<V, T, N>& to, const Placed<T, AXES>& from, const R& run, const F& place_of) {
-    P first[AXES], last[AXES];
-    place_of(first, 0);
-    place_of(last, N - 1);
+// Reads the cells of a run whose places are equally far apart, and so are their addresses, from those of the first and
+// the last cell. All are inside if these are, and outside if these leave the array on one side. False if neither is
+// known.
+template <typename P, typename V, int N, typename T, class R, int AXES>
+__device__ bool read_even(PlacedPack<V, T, N>& to, const Placed<T, AXES>& from, const R& run, const P (&first)[AXES],
+                          const P (&last)[AXES]) {
     const bool inside = from.axes.contain(first) & from.axes.contain(last);
     const bool misses = from.axes.miss(first, last);
     using I = typename R::type;
@@ -118,6 +114,77 @@ __device__ bool read_even(PlacedPack<V, T, N>& to, const Placed<T, AXES>& from, 
     return true;
 }
 
+// The same of an aligned pack that is in the array, or nothing.
+template <typename P, typename V, int N, int SWAPPED, typename T, class R, int AXES>
+__device__ bool read_pack(PlacedPack<V, T, N, SWAPPED>& to, const Placed<T, AXES>& from, const R& run,
+                          const P (&first)[AXES], const P (&last)[AXES]) {
+    using I = typename R::type;
+    const I begin = from.axes.template offset<I>(first), end = from.axes.template offset<I>(last);
+    const auto across = run.last_stride_of(from.operand) * (N - 1) + offset_of(I(end - begin));
+    const T* const start = run.at(from.data, from.operand, 0, begin);
+    if (across != N - 1 || reinterpret_cast<u64>(start) % alignof(Pack<T, N>) != 0) return false;
+    if (!from.axes.contain(first) || !from.axes.contain(last)) return false;
+    to.load_if(start, true);
+    return true;
+}
+
+// How places change from cell to cell, and what reads all of a run at once where it can. `place_of(place, i)` computes
+// the place of cell i.
+
+// They are equally far apart in a run along which none of OPERANDS moves.
+template <typename PLACE, int... OPERANDS> struct Even {
+    using place_t = PLACE;
+    static constexpr int SWAPPED = 0;
+    // Whether there are some, and each has one element for all cells of a pack: then its places are mostly one pack's.
+    static constexpr bool NAME_PACKS = sizeof...(OPERANDS) > 0 && (true && ... && is_splat(OPERANDS));
+    template <class R> __device__ static bool hold([[maybe_unused]] const R& run) {
+        return (true && ... && (R::ONE_PLACE && SPLAT ? is_splat(OPERANDS) : run.last_stride[OPERANDS] == 0));
+    }
+    template <typename V, int N, typename T, class R, int AXES, class F>
+    __device__ static bool read(PlacedPack<V, T, N>& to, const Placed<T, AXES>& from, const R& run, const F& place_of) {
+        PLACE first[AXES], last[AXES];
+        if (!hold(run)) return false;
+        place_of(first, 0);
+        place_of(last, N - 1);
+        return read_even(to, from, run, first, last);
+    }
+};
+
+// The same of cells in one piece of the program, which `place_of` returns, and in which they are if two of them are.
+// The places along the axes in SAME are those of all cells.
+template <typename PLACE, unsigned SAME, int... OPERANDS> struct EvenPieces {
+    using place_t = PLACE;
+    static constexpr int SWAPPED = 0;
+    static constexpr bool NAME_PACKS = false;
+    template <typename V, int N, typename T, class R, int AXES, class F>
+    __device__ static bool read(PlacedPack<V, T, N>& to, const Placed<T, AXES>& from, const R& run, const F& place_of) {
+        PLACE first[AXES], last[AXES];
+        if (!Even<PLACE, OPERANDS...>::hold(run)) return false;
+        const int piece = place_of(first, 0);
+        if (from.axes.template miss<SAME>(first)) return true;
+        return R::ONE_PLACE && place_of(last, N - 1) == piece && read_pack(to, from, run, first, last);
+    }
+};
+
+// The place is that of the cell itself, along the dim that operand INDEX counts, but for the bits in MASK.
+template <typename PLACE, int INDEX, int MASK> struct Swapped {
+    using place_t = PLACE;
+    static constexpr int SWAPPED = MASK;
+    static constexpr bool NAME_PACKS = false;
+    template <typename V, int N, int IN_PACK, typename T, class R, class F>
+    __device__ static bool read(PlacedPack<V, T, N, IN_PACK>& to, const Placed<T, 1>& from, const R& run,
+                                const F& place_of) {
+        if (!R::ONE_PLACE || !run.template counts<N>(INDEX)) {
+            if constexpr (MASK == 0) return Even<PLACE>::read(to, from, run, place_of);
+            return false;
+        }
+        PLACE first[1];
+        place_of(first, 0);
+        first[0] -= IN_PACK;
+        return read_pack(to, from, run, first, {first[0] + PLACE(N - 1)});
+    }
+};
+
 // Where the packs of several runs are whose places are those of an aligned pack, or one that is outside.
 template <typename T, int PACKS> struct NamedPacks {
     const T* start[PACKS];
@@ -157,8 +224,8 @@ template <typename T, int PACKS> struct NamedPacks {
 };
 
 // Computes the place of each cell by itself. Of a PACKED run, all cells exist.
-template <typename P, Layout LAYOUT, typename V, int N, typename T, class R, int AXES, class F>
-__device__ void read_each(PlacedPack<V, T, N>& to, const Placed<T, AXES>& from, const R& run, int live,
+template <typename P, Layout LAYOUT, typename V, int N, int SWAPPED, typename T, class R, int AXES, class F>
+__device__ void read_each(PlacedPack<V, T, N, SWAPPED>& to, const Placed<T, AXES>& from, const R& run, int live,
                           const F& place_of) {
     to.each([&](T& element, int i) {
         if (LAYOUT != Layout::PACKED && i >= live) return false;
@@ -171,16 +238,17 @@ __device__ void read_each(PlacedPack<V, T, N>& to, const Placed<T, AXES>& from, 
     });
 }
 
-// The elements of a run's cells; `even`: their places are equally far apart.
-template <typename P, Layout LAYOUT, typename V, int N, typename T, class R, int AXES, class F>
-__device__ void read_places(PlacedPack<V, T, N>& to, const Placed<T, AXES>& from, V outside, const R& run, int live,
-                            bool even, const F& place_of) {
+// The elements of a run's cells.
+template <class Places, Layout LAYOUT, typename V, int N, int SWAPPED, typename T, class R, int AXES, class F>
+__device__ void read_places(PlacedPack<V, T, N, SWAPPED>& to, const Placed<T, AXES>& from, V outside, const R& run,
+                            int live, const F& place_of) {
     to.clear(outside);
     if constexpr (N > 1 && (R::ONE_PLACE || R::ROWS)) {
         const bool in_row = is_live<LAYOUT>(N - 1, live) && (R::ONE_PLACE || run.left >= N);
-        if (even && in_row && read_even<P>(to, from, run, place_of)) return;
+        if (in_row && Places::read(to, from, run, place_of)) return;
     }
-    if (LAYOUT != Layout::PACKED || live > 0) read_each<P, LAYOUT>(to, from, run, live, place_of);
+    if (LAYOUT != Layout::PACKED || live > 0)
+        read_each<typename Places::place_t, LAYOUT>(to, from, run, live, place_of);
 }
 
 }  // namespace baracuda

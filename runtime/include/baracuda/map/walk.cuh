@@ -85,15 +85,15 @@ template <class R, class Held, int PACKS> struct Reader {
     template <class Packs, typename T> __device__ void operator()(Packs& packs, const T* data, int operand) const {
         read(packs, data, run, operand, vectorized, live);
     }
-    template <class Still, class P, class A, int AXES, typename V, class F>
+    template <class Places, class P, class A, int AXES, typename V, class F>
     __device__ void at(P (&packs)[PACKS], const A& array, const PlacedAxes<AXES>& axes, V outside,
                        const F& place_of) const {
         const Placed<typename Mutable<typename A::element_t>::type, AXES> from{array.data, axes, A::OPERAND};
 #pragma unroll
         for (int k = 0; k < PACKS; ++k)
-            read_places<typename Still::place_t, LAYOUT>(
-                packs[k], from, outside, run[k], live[k], Still::hold(run[k]),
-                [&](auto& place, int i) { place_of(place, Lane<R, Held>{{held, k, i}, run[k]}); });
+            read_places<Places, LAYOUT>(packs[k], from, outside, run[k], live[k], [&](auto& place, int i) {
+                return place_of(place, Lane<R, Held>{{held, k, i}, run[k]});
+            });
     }
 };
 
@@ -103,13 +103,13 @@ template <class R, class Held, int N, int PACKS, bool READS> struct NamedReader 
     Held& held;
     const int (&live)[PACKS];
     bool& named;
-    template <class Still, class P, class A, int AXES, typename V, class F>
+    template <class Places, class P, class A, int AXES, typename V, class F>
     __device__ void at(P (&packs)[PACKS], const A& array, const PlacedAxes<AXES>& axes, V outside,
                        const F& place_of) const {
         using T = typename Mutable<typename A::element_t>::type;
         const Placed<T, AXES> from{array.data, axes, A::OPERAND};
         NamedPacks<T, PACKS> of;
-        named &= of.template find<typename Still::place_t, N>(
+        named &= of.template find<typename Places::place_t, N>(
             from, run, live, [&](auto& place, int k, int i) { place_of(place, Lane<R, Held>{{held, k, i}, run[k]}); });
         if constexpr (READS) of.read(packs, outside);
     }
@@ -199,9 +199,9 @@ template <int VALUE_> struct Int {
     static constexpr int VALUE = VALUE_;
 };
 // Whether all that terms read at computed places is at named ones, in packs, and no term is stored.
-template <auto... READS, auto... WRITES, class... Places>
-Int<sizeof...(WRITES) == 0 && sizeof...(Places) != 0 && (true && ... && Places::Still::NAME_PACKS)> named(
-    const Body<Reads<READS...>, Writes<WRITES...>, Places...>&);
+template <auto... READS, auto... WRITES, class... Placed>
+Int<sizeof...(WRITES) == 0 && sizeof...(Placed) != 0 && (true && ... && Placed::Places::NAME_PACKS)> named(
+    const Body<Reads<READS...>, Writes<WRITES...>, Placed...>&);
 template <class Program> __device__ constexpr bool names_packs() {
     return LAYOUT == Layout::PACKED && decltype(named(*static_cast<typename Program::Terms*>(nullptr)))::VALUE;
 }
@@ -461,7 +461,7 @@ template <class Program> __device__ constexpr int blocks_of_few() {
 template <class Program> __device__ constexpr int blocks_of_places() {
     if constexpr (STORED && LAYOUT == Layout::PACKED) {
         using Cells = typename Program::Cells;
-        return decltype(arrays_placed(*static_cast<Cells*>(nullptr)))::VALUE == 1 && sizeof(Element) > 1 ? 8 : 6;
+        return decltype(arrays_placed(*static_cast<Cells*>(nullptr)))::VALUE < 4 && sizeof(Element) > 1 ? 8 : 6;
     } else {
         return STORED ? 3 : blocks_of_few<Program>();
     }

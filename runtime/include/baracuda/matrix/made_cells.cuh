@@ -21,8 +21,7 @@ template <class V> struct InMemory;
 template <> struct InMemory<Nothing> {
     using type = unsigned char;
 };
-template <typename V, typename T, int NUMBER, typename PLACE, int... STILL>
-struct InMemory<PlacedValue<V, T, NUMBER, PLACE, STILL...>> {
+template <typename V, typename T, int NUMBER, class PLACES> struct InMemory<PlacedValue<V, T, NUMBER, PLACES>> {
     using type = T;
 };
 
@@ -44,7 +43,7 @@ template <class Args, class P> struct MadeRead {
     template <typename T> __device__ void operator()(Pack<T, 1> (&pack)[1], const T* data, int operand) const {
         pack[0].lane[0] = data[offset(operand)];
     }
-    template <class Still, class Held, class A, class Axes, typename Outside, class F>
+    template <class Places, class Held, class A, class Axes, typename Outside, class F>
     __device__ void at(Held (&pack)[1], const A& array, const Axes& axes, Outside outside, const F& place_of) const {
         PlaceOf<Axes> place;
         place_of(place.of, lane);

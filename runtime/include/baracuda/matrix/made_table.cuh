@@ -86,7 +86,7 @@ private:
                 set<V>(packs, Code(code * (sizeof(Code) == 1 ? 0x11u : 0x11111111u)));
             else if constexpr (!SameType<V, typename Program::First>::VALUE &&
                                !SameType<V, typename Program::Second>::VALUE)
-                read.template at<typename V::Still>(packs_in<V>(packs), array, axes, outside, place_of);
+                read.template at<typename V::Places>(packs_in<V>(packs), array, axes, outside, place_of);
         }
     };
     template <class V, typename E> __device__ __forceinline__ static void set(Held& packs, E value) {

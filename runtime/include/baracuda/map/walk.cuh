@@ -243,12 +243,24 @@ __device__ bool add_named(const Args& args, Parts& parts, Terms<I, Args::OPERAND
     return true;
 }
 
+// Bytes of an element of each array that a body reads for each cell.
+template <auto... READS, auto... WRITES, class... Places>
+Int<(0 + ... + (is_splat(ArrayOf<READS>::OPERAND) ? 0 : int(sizeof(typename ArrayOf<READS>::element_t))))> bytes_read(
+    const Body<Reads<READS...>, Writes<WRITES...>, Places...>&);
+// The registers that packs of what is read take.
+template <class Of, int PACKS> __device__ constexpr int registers_read() {
+    return decltype(bytes_read(*static_cast<Of*>(nullptr)))::VALUE * (16 / int(sizeof(Element))) * PACKS / 4;
+}
+constexpr int MUCH_READ = 80;  // of the 128 registers of a thread of two blocks, which also hold sums and places
+
 // One step of a thread: PACKS units of its owner. WHOLE: all of their cells exist, which needs no conditions.
 template <class Program, bool WHOLE, class Args, class Parts, class I, int N, bool ROWS>
 __device__ void add_terms(const Args& args, Parts& parts, Terms<I, Args::OPERANDS, LAYOUT, N, ROWS>& places, I unit,
                           int step, I end) {
     constexpr int PACKS = TERMS_AT_ONCE;
-    constexpr int GROUP = LAYOUT == Layout::PACKED ? PACKS : LAYOUT == Layout::FLAT ? PACKS / 2 : ROWS ? 1 : PACKS;
+    constexpr bool READS_MUCH = registers_read<typename Program::Terms, PACKS>() > MUCH_READ;
+    constexpr int EACH = ROWS ? 1 : READS_MUCH ? (PACKS + 1) / 2 : PACKS;  // where each cell has an offset
+    constexpr int GROUP = LAYOUT == Layout::PACKED ? PACKS : LAYOUT == Layout::FLAT ? PACKS / 2 : EACH;
     typename Program::template Reduced<Step<PACKS, N>::template Terms> terms;
 #pragma unroll
     for (int k = 0; k < PACKS; k += GROUP) {
@@ -421,18 +433,10 @@ template <class Program, class Args> __device__ void walk(const Args& args) {
     }
 }
 
-// Bytes of an element of each array that a body reads for each cell.
-template <auto... READS, auto... WRITES, class... Places>
-Int<(0 + ... + (is_splat(ArrayOf<READS>::OPERAND) ? 0 : int(sizeof(typename ArrayOf<READS>::element_t))))> bytes_read(
-    const Body<Reads<READS...>, Writes<WRITES...>, Places...>&);
 // Whether it stores what it makes of each cell.
 template <auto... READS, auto... WRITES, class... Places>
 Int<sizeof...(WRITES)> arrays_written(const Body<Reads<READS...>, Writes<WRITES...>, Places...>&);
 template <class Of> constexpr bool STORES = decltype(arrays_written(*static_cast<Of*>(nullptr)))::VALUE > 0;
-// The registers that packs of what is read take.
-template <class Of, int PACKS> __device__ constexpr int registers_read() {
-    return decltype(bytes_read(*static_cast<Of*>(nullptr)))::VALUE * (16 / int(sizeof(Element))) * PACKS / 4;
-}
 
 // Blocks of 256 threads per multiprocessor: the maximum if a thread moves one pack, half of it if several packs are in
 // flight, fewer if each element has its own offset, if places or random numbers are computed, or if there is much to
@@ -473,10 +477,10 @@ template <class Program> __device__ constexpr int blocks_of_columns(int operands
     return words > 2 ? 2 : words == 2 ? sums - 1 : sums;
 }
 template <class Program> __device__ constexpr int blocks_of_sums(int operands) {
-    const bool wide = registers_read<typename Program::Terms, Schedule::PACKS>() > 40;
-    if (WALK == Walk::COLUMNS) return wide ? 2 : blocks_of_columns<Program>(operands);
+    constexpr int READ = registers_read<typename Program::Terms, Schedule::PACKS>();
+    if (WALK == Walk::COLUMNS) return READ > MUCH_READ ? 1 : READ > 40 ? 2 : blocks_of_columns<Program>(operands);
     if (LAYOUT != Layout::PACKED) return 1;
-    return wide || operands >= MANY_OPERANDS ? 2 : STORES<typename Program::Terms> ? 3 : 4;
+    return READ > 40 || operands >= MANY_OPERANDS ? 2 : STORES<typename Program::Terms> ? 3 : 4;
 }
 template <class Program> __device__ constexpr bool sums_gathered_packs() {
     if constexpr (WALK == Walk::COLUMNS) return names_packs<Program>();

@@ -109,7 +109,7 @@ class MapSelection(PassedPlan[M]):
         if cls.INVARIANT and not {*cls.INVARIANT} & {*cls.SUMMED}:
             return Cut.invariant_of(kept, summed, space.run_apart_from(cls.SUMMED, cls.INVARIANT), vec, schedule)
         run = space.run_apart_from(cls.SUMMED)
-        return Cut.of(kept, summed, run, vec, schedule, cheap=not any(cls.SUM_BYTES))
+        return Cut.of(kept, summed, run, vec, schedule, part_bytes=max(cls.SUM_BYTES, default=0))
 
     @classmethod
     def _listed(cls, space: IndexSpace) -> Listed:

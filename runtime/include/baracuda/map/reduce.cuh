@@ -142,6 +142,19 @@ template <class Sizes> __device__ constexpr int most_bytes() {
     Sizes::each([&](const auto& size) { most = size.bytes > most ? size.bytes : most; }, sizes);
     return most;
 }
+// Whether moments are among what a program reduces.
+template <class M> struct IsSpread {
+    bool value = false;
+};
+template <typename A> struct IsSpread<Spread<A>> {
+    bool value = true;
+};
+template <class Program> __device__ constexpr bool reduces_moments() {
+    typename Program::template Reduced<IsSpread> are = {};
+    bool any = false;
+    Program::template Reduced<IsSpread>::each([&](const auto& is) { any = any || is.value; }, are);
+    return any;
+}
 // Shared memory for OUTPUTS values of each thread; all reductions use the same.
 template <int OUTPUTS, class Sizes, int THREADS> __device__ unsigned char* slice_scratch() {
     struct alignas(16) Scratch {  // so that 16-byte reads of one touch no other
@@ -241,8 +254,19 @@ template <typename A, typename I, bool LARGEST, int STEPS, int N> struct StepTer
             for (int s = 0; s < STEPS; ++s) join<N>(best[0], [&](int t) -> const P& { return of[s][t]; });
         } else {
 #pragma unroll
-            for (int i = 0; i < N; ++i) join<STEPS>(best[i], [&](int t) -> const P& { return of[t][i]; });
+            for (int i = 0; i < N; ++i)
+                if (!join_behind(best[i], i)) join<STEPS>(best[i], [&](int t) -> const P& { return of[t][i]; });
         }
+    }
+    // Without branches, if a lane's terms are numbers and come behind what `best` is of, in order: then an equal one is
+    // no better.
+    __device__ bool join_behind(P& best, int lane) const {
+        bool all = best.at < of[0][lane].at;
+        const P most = most_of<0, STEPS>(lane, all);
+        if (!all | most.value != most.value) return false;
+        const bool better = beyond(most.value, best.value);
+        best = {better ? most.value : best.value, better ? most.at : best.at};
+        return true;
     }
 
     // Of columns, terms that come behind what `best` is of: a term is better if it is larger, or the first that is NaN.
@@ -257,6 +281,17 @@ template <typename A, typename I, bool LARGEST, int STEPS, int N> struct StepTer
     }
 
 private:
+    __device__ static bool beyond(A a, A b) { return LARGEST ? a > b : a < b; }
+    // Of the COUNT terms of a lane from FROM on, unless one is NaN, which is its value then; `all`: places ascend.
+    template <int FROM, int COUNT> __device__ P most_of(int lane, bool& all) const {
+        if constexpr (COUNT == 1) {
+            return of[FROM][lane];
+        } else {
+            const P a = most_of<FROM, COUNT / 2>(lane, all), b = most_of<FROM + COUNT / 2, COUNT / 2>(lane, all);
+            all &= of[FROM + COUNT / 2 - 1][lane].at < of[FROM + COUNT / 2][lane].at;
+            return {M::extreme(a.value, b.value), beyond(b.value, a.value) ? b.at : a.at};
+        }
+    }
     template <int COUNT, class F> __device__ static void join(P& best, const F& term) {
         const A most = extreme<0, COUNT>(term);
         if (LARGEST ? most < best.value : most > best.value) return;

@@ -18,7 +18,11 @@ struct Schedule {
 };
 constexpr Walk WALK = Walk::BARACUDA_WALK;
 using Few = FewTerms<BARACUDA_TERMS>;
-constexpr int TERMS_AT_ONCE = Few::COUNT ? Few::at_once(Schedule::PACKS) : Schedule::PACKS;
+// The terms of a step. Moments of many terms are joined to others at once.
+template <class Program> __device__ constexpr int terms_at_once() {
+    if (Few::COUNT) return Few::at_once(Schedule::PACKS);
+    return WALK == Walk::COLUMNS && reduces_moments<Program>() ? 2 * Schedule::PACKS : Schedule::PACKS;
+}
 constexpr Layout LAYOUT = layout_of(Layout::BARACUDA_LAYOUT, WALK);
 using index_t = CellIndex<BARACUDA_WIDE>::type;
 using index_value = CellIndex<BARACUDA_WIDE>::value;
@@ -211,7 +215,7 @@ template <class Program> __device__ constexpr bool names_packs() {
 template <class Program, bool WHOLE, int AHEAD, class Args, class Parts, class I, int N, bool ROWS>
 __device__ bool add_named(const Args& args, Parts& parts, Terms<I, Args::OPERANDS, LAYOUT, N, ROWS>& places, I unit,
                           int step, I end) {
-    constexpr int PACKS = TERMS_AT_ONCE, ALL = AHEAD * PACKS;
+    constexpr int PACKS = terms_at_once<Program>(), ALL = AHEAD * PACKS;
     using Reduced = typename Program::template Reduced<ValueOf>;
     using R = RunOf<Args, N>;
     using Held = Packs<typename Program::Terms, N, ALL>;
@@ -257,9 +261,9 @@ constexpr int MUCH_READ = 80;  // of the 128 registers of a thread of two blocks
 template <class Program, bool WHOLE, class Args, class Parts, class I, int N, bool ROWS>
 __device__ void add_terms(const Args& args, Parts& parts, Terms<I, Args::OPERANDS, LAYOUT, N, ROWS>& places, I unit,
                           int step, I end) {
-    constexpr int PACKS = TERMS_AT_ONCE;
-    constexpr bool READS_MUCH = registers_read<typename Program::Terms, PACKS>() > MUCH_READ;
-    constexpr int EACH = ROWS ? 1 : READS_MUCH ? (PACKS + 1) / 2 : PACKS;  // where each cell has an offset
+    constexpr int PACKS = terms_at_once<Program>();
+    constexpr bool MUCH = PACKS > Schedule::PACKS || registers_read<typename Program::Terms, PACKS>() > MUCH_READ;
+    constexpr int EACH = ROWS ? 1 : MUCH ? (PACKS + 1) / 2 : PACKS;  // where each cell has an offset
     constexpr int GROUP = LAYOUT == Layout::PACKED ? PACKS : LAYOUT == Layout::FLAT ? PACKS / 2 : EACH;
     typename Program::template Reduced<Step<PACKS, N>::template Terms> terms;
 #pragma unroll
@@ -278,7 +282,7 @@ __device__ void add_terms(const Args& args, Parts& parts, Terms<I, Args::OPERAND
 // (COLUMNS), PACKS at a time. The order of reduction depends on the problem's shape alone.
 template <class Program, class Args> __device__ void reduce_terms(const Args& args) {
     constexpr bool ROWS = WALK == Walk::ROWS;
-    constexpr int N = 16 / sizeof(Element), OUTPUTS = ROWS ? 1 : N, PACKS = TERMS_AT_ONCE;
+    constexpr int N = 16 / sizeof(Element), OUTPUTS = ROWS ? 1 : N, PACKS = terms_at_once<Program>();
     using Parts = typename Program::template Reduced<Owned<OUTPUTS>::template Parts>;
     const Share<Schedule::THREADS, ROWS> share(args.cut.slice_bits);
     const OutputCells<index_t, LAYOUT, OUTPUTS> cells(share, args.outer.count);
@@ -322,7 +326,7 @@ template <class Program, class Args> __device__ void reduce_terms(const Args& ar
 
 // One thread for each pack of output cells, of columns with few terms: it reduces them in the order of `reduce_terms`.
 template <class Program, class Args> __device__ void reduce_few(const Args& args) {
-    constexpr int N = 16 / sizeof(Element), PACKS = TERMS_AT_ONCE;
+    constexpr int N = 16 / sizeof(Element), PACKS = terms_at_once<Program>();
     const OutputCells<index_t, LAYOUT, N> cells(OwnPack<Schedule::THREADS>(), args.outer.count);
     if (!cells.live) return;
     RunOf<Args, N> origin[1];
@@ -449,8 +453,8 @@ template <class Program> __device__ constexpr int blocks_of_cells(int operands) 
     // 16 lanes of two rows need more registers.
     return operands >= MANY_OPERANDS ? 4 : sizeof(Element) > 1 ? 8 : 6;
 }
-// One array that is read at computed places leaves registers for as many blocks as without: bf16 16384 x 4096 of an
-// embedding take 94 us of an H100 with 8 blocks, 105 with 6, 112 with 4.
+// Up to three arrays that are read at computed places leave registers for as many blocks as none: bf16 16384 x 4096 of
+// an embedding take 94 us of an H100 with 8 blocks, 105 with 6, 112 with 4, and 134 MB of rope 94 with 8, 105 with 6.
 template <auto... READS, auto... WRITES, class... Places>
 Int<sizeof...(Places)> arrays_placed(const Body<Reads<READS...>, Writes<WRITES...>, Places...>&);
 constexpr bool STORED = WALK == Walk::CELLS || WALK == Walk::COPIES;
@@ -474,7 +478,10 @@ template <class Program> __device__ constexpr int blocks_of_columns(int operands
     if (operands >= MANY_OPERANDS) return LAYOUT == Layout::PACKED ? 2 : 1;
     const int widest = most_bytes<typename Program::template Reduced<SizeOf>>();
     const int sums = LAYOUT == Layout::PACKED ? 4 : 3, words = widest / int(sizeof(acc_of<Element>));
-    return words > 2 ? 2 : words == 2 ? sums - 1 : sums;
+    // Places that all lanes share leave registers for four blocks: 1056 blocks are two waves of an H200 then, not
+    // three. Of bf16 16384x14336, argmax along the first axis takes 179 us of an H100 with four, 190 with three.
+    const bool fit = words == 1 || (words == 2 && LAYOUT == Layout::PACKED && SPLAT);
+    return fit ? sums : words == 2 ? sums - 1 : 2;
 }
 template <class Program> __device__ constexpr int blocks_of_sums(int operands) {
     constexpr int READ = registers_read<typename Program::Terms, Schedule::PACKS>();

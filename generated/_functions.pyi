@@ -564,8 +564,8 @@ def rms_norm_backward(dy: rt.Array, x: rt.Array, gamma: rt.Array = None, rms: rt
 
 def rope(x: rt.Array, cosines: rt.Array, sines: rt.Array, *, kind: str, y: rt.Array = None,
          stream: rt.Stream = None) -> Any:
-    """Rotary position embedding; a number turns with the one half a head away, or interleaved, with its neighbour.
-    See `RopePlan.run`, `RopeDescriptor`."""
+    """Rotary position embedding; a number turns with the one half a head away (halves) or with its neighbour. See
+    `RopePlan.run`, `RopeDescriptor`."""
 
 def rope_backward(dy: rt.Array, cosines: rt.Array, sines: rt.Array, *, kind: str, dx: rt.Array = None,
                   stream: rt.Stream = None) -> Any:

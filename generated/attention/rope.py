@@ -19,11 +19,10 @@ class RopeDescriptor(rt.MapDescriptor):
 
 
 class RopePlan(rt.MapPlan[RopeDescriptor]):
-    """Rotary position embedding; a number turns with the one half a head away, or interleaved, with its neighbour.
+    """Rotary position embedding; a number turns with the one half a head away (halves) or with its neighbour.
 
         y[d] = x[d] * cosines[d] - x[d + step] * sines[d]    for the first number of a pair
-        y[d] = x[d] * cosines[d] + x[d - step] * sines[d]    for the second one; step = head_dim / 2, or 1 if
-            interleaved
+        y[d] = x[d] * cosines[d] + x[d - step] * sines[d]    for the second one; step = head_dim / 2, or 1 of neighbours
 
     Source: Su et al., RoFormer (2021).
     """

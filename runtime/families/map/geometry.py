@@ -22,7 +22,7 @@ _WORTH_SPLITTING = 4  # turns of a block: below that, a second launch costs more
 # Of 100,011 cells and 16 terms, singles take 5.8 us on an H200, columns 7.6.
 _MANY_CELLS, _MANY_TERMS = 100_000, 16
 _ENOUGH_BLOCKS = 1056  # eight for each of an H200's multiprocessors
-_MOST_AT_ONCE = 16  # bytes of a part: with wider ones, two blocks of a multiprocessor run at once, not four
+_PLACE = 16  # bytes of an extreme and its place; of moments, which are more, a multiprocessor has two blocks, not four
 _MOSTLY_FULL = 0.2  # of a single wave, what may be idle
 _TURNS_OF_INVARIANT = 64  # of a block, of a sum with one order for all batches: with fewer, other blocks take a part
 _WARP = 32
@@ -188,7 +188,7 @@ class Cut:
         Singles are what can never be whole packs, with cells and terms enough for a thread to have one cell. Where
         terms are no whole packs, or it is not cheap to add slices up, a warp has an owner, if there are enough of them:
         var of bf16 16384x14336 by its last axis takes 168 us on an H100, 182 with a block for each. `part_bytes`: of
-        the widest value that is reduced, if that is no number of the accumulator; 0 is cheap.
+        the widest value that is reduced; 0 if all are numbers of the accumulator, which are cheap to add up.
         """
         threads, packs, blocks = schedule.threads, schedule["packs"], schedule["blocks"]
         if run % vec and kept >= _MANY_CELLS and summed >= _MANY_TERMS:
@@ -211,9 +211,9 @@ class Cut:
         turns = -(-units // turn)
         splits = 1 if turns < _WORTH_SPLITTING else max(1, min(-(-blocks // max(1, groups)), turns))
         if splits > 1 and not last_is_summed:
-            one = _in_one_wave(groups, turns, blocks // (4 if part_bytes > _MOST_AT_ONCE else 2))
-            is_one = part_bytes and run % vec == 0 and one
-            splits = one if is_one else _filling(splits, groups, turns, wave=max(1, blocks // 2))
+            wave = blocks // (4 if part_bytes > _PLACE else 2)
+            alone = _in_one_wave(groups, turns, wave) if part_bytes >= _PLACE and run % vec == 0 else 0
+            splits = alone or _filling(splits, groups, turns, wave=max(1, blocks // 2))
         per_split = -(-turns // splits) * turn
         splits = max(1, -(-units // max(1, per_split)))
         return cls("rows" if last_is_summed else "columns", kept, units, slices, groups, splits, per_split)

@@ -258,8 +258,8 @@ template <typename A, typename I, bool LARGEST, int STEPS, int N> struct StepTer
                 if (!join_behind(best[i], i)) join<STEPS>(best[i], [&](int t) -> const P& { return of[t][i]; });
         }
     }
-    // Without branches, if a lane's terms are numbers and come behind what `best` is of, in order: then an equal one is
-    // no better.
+    // The same of one lane without branches. False, and nothing is done, unless its terms are numbers whose places
+    // ascend from that of `best` on: then a later one that is equal is no better.
     __device__ bool join_behind(P& best, int lane) const {
         bool all = best.at < of[0][lane].at;
         const P most = most_of<0, STEPS>(lane, all);

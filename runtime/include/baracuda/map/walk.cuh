@@ -18,7 +18,8 @@ struct Schedule {
 };
 constexpr Walk WALK = Walk::BARACUDA_WALK;
 using Few = FewTerms<BARACUDA_TERMS>;
-// The terms of a step. Moments of many terms are joined to others at once.
+// How many terms of an output a thread reads before it reduces them. It costs much to join moments to others, so that
+// they are of twice as many.
 template <class Program> __device__ constexpr int terms_at_once() {
     if (Few::COUNT) return Few::at_once(Schedule::PACKS);
     return WALK == Walk::COLUMNS && reduces_moments<Program>() ? 2 * Schedule::PACKS : Schedule::PACKS;
@@ -478,9 +479,9 @@ template <class Program> __device__ constexpr int blocks_of_columns(int operands
     if (operands >= MANY_OPERANDS) return LAYOUT == Layout::PACKED ? 2 : 1;
     const int widest = most_bytes<typename Program::template Reduced<SizeOf>>();
     const int sums = LAYOUT == Layout::PACKED ? 4 : 3, words = widest / int(sizeof(acc_of<Element>));
-    // Places that all lanes share leave registers for four blocks: 1056 blocks are two waves of an H200 then, not
-    // three. Of bf16 16384x14336, argmax along the first axis takes 179 us of an H100 with four, 190 with three.
-    const bool fit = words == 1 || (words == 2 && LAYOUT == Layout::PACKED && SPLAT);
+    // Places that all lanes share leave registers for four blocks. In 2072 blocks, argmax of bf16 16384x14336 along the
+    // first axis takes 179 us of an H100 with four, 190 with three.
+    const bool fit = words < 2 || (words == 2 && LAYOUT == Layout::PACKED && SPLAT);
     return fit ? sums : words == 2 ? sums - 1 : 2;
 }
 template <class Program> __device__ constexpr int blocks_of_sums(int operands) {

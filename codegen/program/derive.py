@@ -69,7 +69,8 @@ class _Derivation(DerivedSums):
             if line.name in self.active:
                 for part, value in zip(self._parts(Name(line.name)), self._parts(line.expr), strict=True):
                     if terms := merged(self.adjoints.get(part, [])):
-                        self._push(value, terms if self._adds_product(value) else self._one(terms, line.name), part)
+                        terms = terms if self._adds_product(value) else self._one(terms, line.name)
+                        self._push(value, terms, part, self.dims[line.name])
         ends = [self._end(name, source) for name, source in self.wrt.items()]
         return _needed([*self.values, *self.made], ends, self.saved)
 
@@ -82,45 +83,48 @@ class _Derivation(DerivedSums):
                 return any(map(self._adds_product, args))
         return expr in self.forward.products
 
-    def _push(self, expr: Expr, terms: list[Term], result: Expr) -> None:
-        """Add what the adjoint `terms` of `expr` makes of the adjoints of the names it reads."""
+    def _push(self, expr: Expr, terms: list[Term], result: Expr, cells: frozenset[str]) -> None:
+        """Add what the adjoint `terms` of `expr`, read in each of the `cells`, makes of those of the names it reads."""
         if not reads(expr) & self.active or kind_of(expr, self.kinds) != "float":
             return
+        along = varies(expr, self.dims)
+        terms = self._repeated(terms, cells - along)
+        within = cells & along
         is_rounded = not isinstance(expr, Name) and self._adds_product(expr)
         if isinstance(expr, Name | Reduce) or _is_part(expr) or self.forward.pull or is_rounded:
-            terms = self._fitted(terms, varies(expr, self.dims), expr)
+            terms = self._fitted(terms, along, expr)
         terms = self._factor(terms) if is_rounded else terms
         terms = [self._paired(term) for term in terms]
         match expr:
             case Name() | Call(op="real" | "imag", args=(Name(),)):
                 self.adjoints.setdefault(expr, []).extend(terms)
             case Cast(arg=arg):
-                self._push(arg, terms, arg)
+                self._push(arg, terms, arg, within)
             case Read(tensor=tensor):
                 self.adjoints.setdefault(Name(tensor), []).extend(self._of_read(expr, terms))
             case Call(op="real" | "imag" as part, args=(Read(tensor=tensor) as read,)):
                 self.adjoints.setdefault(Call(part, (Name(tensor),)), []).extend(self._of_read(read, terms))
-            case Reduce(kind="sum", arg=arg):
-                self._push(arg, terms, arg)
+            case Reduce(kind="sum", arg=arg, dims=dims):
+                self._push(arg, terms, arg, within | {*dims})
             case Reduce(kind="mean", arg=arg, dims=dims):
                 sizes = Term(1.0, (), tuple(Query("size", dim) for dim in dims))
-                self._push(arg, [t.times(sizes) for t in terms], arg)
+                self._push(arg, [t.times(sizes) for t in terms], arg, within | {*dims})
             case Reduce(kind="var", arg=arg, dims=dims):
                 sizes = Term(1.0, (), tuple(Query("size", dim) for dim in dims))
                 away = self._hoisted(Call("sub", (arg, self._hoisted(Reduce("mean", arg, dims)))))
-                self._push(arg, [t.times(Term(2.0, (away,))).times(sizes) for t in terms], arg)
+                self._push(arg, [t.times(Term(2.0, (away,))).times(sizes) for t in terms], arg, within | {*dims})
             case Reduce(kind="prod", arg=arg, dims=dims):
                 others = self._other_factors(arg, dims, result)
-                self._push(arg, [t.times(Term(1.0, (others,))) for t in terms], arg)
-            case Reduce(arg=arg):
-                self._push(arg, self._of_extreme(terms, expr, result), arg)
+                self._push(arg, [t.times(Term(1.0, (others,))) for t in terms], arg, within | {*dims})
+            case Reduce(arg=arg, dims=dims):
+                self._push(arg, self._of_extreme(terms, expr, result), arg, within | {*dims})
             case Call(op="where", args=(condition, *sides)):
                 for side, holds in zip(sides, (condition, Call("logical_not", (condition,))), strict=True):
-                    self._push(side, [t.times(Term(1.0, when=(holds,))) for t in terms], side)
+                    self._push(side, [t.times(Term(1.0, when=(holds,))) for t in terms], side, within)
             case Call(op=op, args=args):
                 for operand, rule in zip(args, READ.get(op, (None,) * len(args)), strict=True):
                     if rule is not None and reads(operand) & self.active:
-                        self._push(operand, self._ruled(rule, args, result, terms), operand)
+                        self._push(operand, self._ruled(rule, args, result, terms), operand, within)
 
     def _of_read(self, read: Read, terms: list[Term]) -> list[Term]:
         """The adjoints of a tensor's elements: those of the cells that read each of them."""

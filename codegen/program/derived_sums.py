@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from .derived_places import DerivedPlaces
 from .error import ProgramError
 from .invert import all_of, is_within, is_zero_outside
-from .terms import Term, merged, product_of, quotient
+from .terms import Term, merged, product_of, quotient, without
 from .tree import Call, Cast, Const, Expr, Name, Query, Read, Reduce, varies
 
 
@@ -35,6 +35,21 @@ class DerivedSums(DerivedPlaces):
         name = self._line(self._fresh("dz"), Cast("T", self._sum(terms)))
         self.rounded.add(name)
         return [Term(1.0, (Name(name),))]
+
+    def _repeated(self, terms: list[Term], over: frozenset[str]) -> list[Term]:
+        """The terms, times the number of cells along the dims of `over` that none of them varies along: each of these
+        cells adds the same. Dims that a term varies along are left to be summed over.
+        """
+        for dim in sorted(over - self._over(terms)):
+            size = Query("size", dim)
+            terms = [self._times_size(term, size) for term in terms]
+        return terms
+
+    def _times_size(self, term: Term, size: Query) -> Term:
+        is_mean = size in term.bottom
+        if is_mean or size.of in self._behind((*term.top, *term.bottom))[1]:  # no number, perhaps, where it is 0
+            term = replace(term, when=(*term.when, Call("greater", (size, Const(0)))))
+        return replace(term, bottom=without(term.bottom, (size,))) if is_mean else term.times(Term(1.0, (size,)))
 
     def _fitted(self, terms: list[Term], dims: frozenset[str], of: Expr | None = None) -> list[Term]:
         """The terms, summed over the dims along which an operand is broadcast; they are the adjoint of value `of`."""
@@ -81,8 +96,8 @@ class DerivedSums(DerivedPlaces):
     def _pulled(self, term: Term, over: tuple[str, ...], may_be_empty: bool) -> Term:
         factors = (term.top, term.bottom, term.when)
         inside = Term(1.0, *(tuple(e for e in es if varies(e, self.dims) & {*over}) for es in factors))
-        is_balanced = self.balanced.get(product_of(inside.top), frozenset()) >= {*over} if inside.top else False
-        if is_balanced and not inside.bottom and not inside.when:
+        balanced = self.balanced.get(product_of(inside.top)) if inside.top else None
+        if balanced and balanced <= {*over} and not inside.bottom and not inside.when:
             return Term(0.0)
         top, bottom, when = (tuple(e for e in es if not varies(e, self.dims) & {*over}) for es in factors)
         if may_be_empty and {*over} & self._behind((*top, *bottom))[1]:  # infinite, perhaps, where nothing is summed

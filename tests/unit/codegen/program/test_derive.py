@@ -26,6 +26,7 @@ LOADED = load_folder(SPECS)
 ROWS, COLS = frozenset({"rows"}), frozenset({"cols"})
 EXTENTS = {"rows": 3, "cols": 5}
 WITHOUT_SLOPE = {"floor", "ceil", "round", "trunc", "stop_gradient", "isnan"}
+REDUCED = ("sum", "mean", "max", "prod", "var")
 DEFINED = {"asin": "x / 4", "acos": "x / 4", "atanh": "x / 4", "acosh": "x + 1"}  # where x from 1/4 to 2 is not
 
 
@@ -102,6 +103,11 @@ def test_slopes_are_those_of_the_function(op: str) -> None:
         "y = f32(x * g) + index(cols) * s - 2",
         "y = x ** g + x ** 1.5 - (s + 2) ** -2",
         "y = x * sum(x, [rows, cols]) + sum(x * g, (cols, rows))",
+        *(f"y = x + {kind}(log(s) + {other}, cols)" for kind in REDUCED for other in ("x", "g", "x / s")),
+        *(f"y = x + {kind}(log(s) + x + g, [rows, cols])" for kind in REDUCED),
+        *(f"y = x + s * {kind}(s * g + where(x > 1.0, s, 0.5), cols)" for kind in REDUCED),
+        "t = log(s) + x\ny = x * sum(t, cols) + mean(t * t, cols)",
+        "t = log(s) * 2\ny = x + sum(t, cols) + mean(t + g, cols)",
     ],
 )
 def test_programs_are_differentiated(program: str) -> None:

@@ -48,12 +48,11 @@ def run_watched(problem: Problem, memory: Memory, patterns: Patterns, choice: Ch
 def _check_switch(problem: Problem, memory: HostMemory) -> None:
     """A call that ran outside of check mode is checked in it: inputs that check mode is not told of are a finding.
 
-    Where all outputs are empty nothing runs, and nothing is read.
+    Where an array is empty, others need not be read: where all outputs are, nothing runs.
     """
     device, plan = memory.device, problem.plan
-    filled = [n for n in problem.arguments if 0 not in problem.shape_of(n)]
-    runs = any(plan.ARGUMENTS[n].written for n in filled)
-    inputs = [n for n in filled if runs and not plan.ARGUMENTS[n].written]
+    is_full = all(0 not in problem.shape_of(n) for n in problem.arguments)
+    inputs = [n for n in problem.arguments if is_full and not plan.ARGUMENTS[n].written]
     device._kernels.clear()  # check mode may have loaded some
     device.check = False
     try:

@@ -41,15 +41,8 @@ class DerivedSums(DerivedPlaces):
         cells adds the same. Dims that a term varies along are left to be summed over.
         """
         for dim in sorted(over - self._over(terms)):
-            size = Query("size", dim)
-            terms = [self._times_size(term, size) for term in terms]
+            terms = [_times_size(term, Query("size", dim)) for term in terms]
         return terms
-
-    def _times_size(self, term: Term, size: Query) -> Term:
-        is_mean = size in term.bottom
-        if is_mean or size.of in self._behind((*term.top, *term.bottom))[1]:  # no number, perhaps, where it is 0
-            term = replace(term, when=(*term.when, Call("greater", (size, Const(0)))))
-        return replace(term, bottom=without(term.bottom, (size,))) if is_mean else term.times(Term(1.0, (size,)))
 
     def _fitted(self, terms: list[Term], dims: frozenset[str], of: Expr | None = None) -> list[Term]:
         """The terms, summed over the dims along which an operand is broadcast; they are the adjoint of value `of`."""
@@ -134,3 +127,10 @@ class DerivedSums(DerivedPlaces):
             case (Call(op="logical_not", args=(condition,)),):
                 return Call("where", (condition, Const(0.0), product))
         return Call("where", (all_of(term.when), product, Const(0.0)))
+
+
+def _times_size(term: Term, size: Query) -> Term:
+    """The sum of `size` equal terms: that of none is 0, whatever the term is then."""
+    is_mean = size in term.bottom
+    top, bottom = ((), without(term.bottom, (size,))) if is_mean else ((size,), term.bottom)
+    return replace(term, top=(*term.top, *top), bottom=bottom, when=(*term.when, Call("greater", (size, Const(0)))))

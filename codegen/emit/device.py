@@ -18,7 +18,7 @@ from ..program import Expr, kind_of
 from ..program.cuda import to_cuda
 from ..program.kinds import Kinds
 from ..program.ops import OPS
-from ..program.tree import Call, Cast, Query, Read
+from ..program.tree import Call, Cast, Const, Query, Read
 from ..program.tree import Name as FieldName
 from ..spec.names import in_kernel
 from ..text import Code, Name, python
@@ -253,6 +253,8 @@ def monoid(part: Sum) -> Code:
             return Code(f"{'ArgMax' if part.how == 'argmax' else 'ArgMin'}<{values}, index_t>")
         case "any" | "all":
             return Code(part.how.capitalize())
+        case "spread":
+            return Code("Spread<acc_t>")
     return Code(f"{part.how.capitalize()}<{values}>")
 
 
@@ -386,7 +388,7 @@ def outside(context: Context, read: PlacedRead) -> Code:
     """What is read at places outside of the array: a number or a field."""
     if isinstance(read.outside, FieldName):
         return Code(f"{value_type(read)}(args.{in_kernel(read.outside.id)})")
-    value = _text(read.outside, context)
+    value = _text(Const(bool(read.outside.value)) if read.kind == "bool" else read.outside, context)
     return Code(f"{value_type(read)}({value})") if read.kind in ("complex", "int") else value
 
 
@@ -400,7 +402,7 @@ def piece(context: Context, read: PlacedRead) -> Code:
 @pass_context
 def term(context: Context, part: Sum) -> Code:
     """What a cell adds to a sum."""
-    value = _text(part.arg, context)
+    value = _term(part.arg, context) if part.how == "spread" else _text(part.arg, context)
     return Code(f"{{{value}, index_t({_text(part.place, context)})}}" if part.place else value)
 
 

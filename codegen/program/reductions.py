@@ -27,6 +27,8 @@ def reduce(xp: Any, kind: str, value: Any, dims: tuple[str, ...], space: Space) 
         return getattr(np, kind)(whole, axis=space.axes(dims), keepdims=True, **initial)
     if isinstance(value, int | float):  # Python's numbers would take on the type of the zeros
         value = np.longdouble(value)
+    if is_discrete(value):
+        value = np.asarray(value, space.real)
     value = value + np.zeros(space.shape(dims), np.float32)  # of no type's precision
     axes = space.axes(dims)
     if kind in ("max", "min") and not space.count(dims):

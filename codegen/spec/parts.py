@@ -137,11 +137,13 @@ class ReadTensor(TensorSpec):
     """A tensor of a program, which may read it at computed places."""
 
     FOLLOW = ("doc", "dims")
-    outside: float | int | Ident | None = None
+    outside: bool | float | int | Ident | None = None
     """Inputs that the program reads at computed places, as in `x[n, i - pad]`: the value of a place outside of the
-    array, a number, `inf`, `-inf` or a field; for example `0`."""
+    array, a number, `inf`, `-inf`, `true`, `false` or a field; for example `0`."""
 
-    @field_validator("outside", mode="before", json_schema_input_type=float | int | Literal["-inf"] | Ident | None)
+    @field_validator(
+        "outside", mode="before", json_schema_input_type=bool | float | int | Literal["-inf"] | Ident | None
+    )
     @classmethod
     def _infinity(cls, value: Any) -> Any:
         return {"inf": math.inf, "-inf": -math.inf}.get(value, value) if isinstance(value, str) else value

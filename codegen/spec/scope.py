@@ -30,8 +30,8 @@ def _outside(tensor: ReadTensor, sort: str) -> Const | Name | None:
         return None
     if isinstance(tensor.outside, str):
         return Name(tensor.outside)
-    is_whole = sort == "int" and tensor.dtype[0] != "T"  # ops that only move their elements have zeros of any type
-    return Const(tensor.outside if is_whole else float(tensor.outside))
+    is_whole = sort == "int" and float(tensor.outside).is_integer()
+    return Const({"bool": bool, "int": int if is_whole else float}.get(sort, float)(tensor.outside))
 
 
 def kinds_of(spec: ProgramSpec, lines: tuple[Line, ...]) -> dict[str, str]:

@@ -147,8 +147,12 @@ class OpSpec(Strict):
 
     def sort_of(self, tensor: TensorSpec) -> str:
         """Whether programs see the tensor's elements as "float", "int", "bool" or "complex"."""
-        sorts = {sort_of(dtype) for dtype in (self.dtypes if tensor.dtype[0] == "T" else tensor.dtype)}
-        return sorts.pop() if len(sorts) == 1 else "float"
+        sorts = self.sorts_of(tensor)
+        return sorts[0] if len(sorts) == 1 else "float"
+
+    def sorts_of(self, tensor: TensorSpec) -> list[str]:
+        """What its elements may be; an op that only moves them may have several."""
+        return [*dict.fromkeys(map(sort_of, self.dtypes if tensor.dtype[0] == "T" else tensor.dtype))]
 
     def bound_of(self, output: str, dtype: str) -> BoundSpec:
         """The factors of an output's error bound."""

@@ -18,7 +18,8 @@ def dims(spec: ListSpec) -> Iterator[Finding]:
     if len(spec.dims) != 1:
         yield ("dims",), 0, f"names {len(spec.dims)} dims; the arrays of lists have one, the elements of each list"
     for name, dim in spec.dims.items():
-        if spec.descriptor[dim.of].type != "int":
+        field = spec.descriptor.get(dim.of)
+        if field is None or field.type != "int":
             text = f"{dim.of!r} must be an int, the number of elements of each list; arrays may have any shapes"
             yield ("dims", name, "of"), 0, text
 

@@ -163,17 +163,24 @@ def _storage_errors(tensor: TensorSpec, dtypes: tuple[str, ...]) -> Iterator[tup
 def outside(spec: OpSpec, tensor_place: tuple[str, str], tensor: ReadTensor) -> Iterator[Finding]:
     """The value outside of an input is one of its elements', or a field of that kind."""
     (section, name), value = tensor_place, tensor.outside
-    place, wanted = (section, name, "outside"), "int" if tensor.dtype[0].startswith("i") else "float"
+    place, sorts = (section, name, "outside"), spec.sorts_of(tensor)
     if value is None:
         return
     if section == "outputs":
         yield place, 0, "an output has no `outside`: only inputs are read at computed places"
+    elif isinstance(value, str) and len(sorts) > 1:
+        yield place, 0, f"{name!r} may hold {' and '.join(f'{of}s' for of in sorts)}; needs a number that each is, as 0"
     elif isinstance(value, str):
+        wanted = {"complex": "float"}.get(sorts[0], sorts[0])
         fields = [field for field, of in spec.descriptor.items() if of.type == wanted]
         if value not in fields:
             yield place, 0, f"{value!r} is no {wanted} of the descriptor; {near(value, fields)}"
-    elif wanted == "int" and not isinstance(value, int):
-        yield place, 0, f"needs an int, as {name!r} holds ints; got {value}"
+    elif "bool" in sorts and value not in (0, 1):
+        yield place, 0, f"needs true or false, as {name!r} holds bools; got {value}"
+    elif "int" in sorts and not fits("int", value if isinstance(value, float) else int(value)):
+        yield place, 0, f"needs an int of 64 bits, as {name!r} holds ints; got {value}"
+    elif isinstance(value, bool) and sorts != ["bool"]:
+        yield place, 0, f"needs a number, as {name!r} holds {sorts[0]}s; got {str(value).lower()}"
 
 
 def promises(spec: OpSpec) -> Iterator[Finding]:

@@ -27,6 +27,14 @@ constexpr bool EXACT_FILL = BARACUDA_EXACT_FILL;
 #else
 constexpr bool EXACT_FILL = false;
 #endif
+// Whether a value stays what it is as an element of type T; known in time of zero and infinity if they are written out.
+template <typename T, typename V> __device__ bool is_exact_as(V value) {
+    return value + value == value || V(T(value)) == value;
+}
+template <typename T, typename R> __device__ bool is_exact_as(const Complex<R>& value) {
+    using Part = decltype(T::real);
+    return is_exact_as<Part>(value.real) && is_exact_as<Part>(value.imag);
+}
 // N elements that were read so, as they are in memory: values would take more registers. Those that are `missing` have
 // the value `outside`, if T cannot hold it. Element i ^ SWAPPED is of cell i.
 template <typename V, typename T, int N, int SWAPPED = 0> struct PlacedPack {
@@ -40,8 +48,7 @@ template <typename V, typename T, int N, int SWAPPED = 0> struct PlacedPack {
 #pragma unroll
         for (int i = 0; i < N; ++i) pack.lane[i] = T(value);
         words.set(pack);
-        const bool is_zero_or_infinity = value + value == value;  // known in time of what is written out
-        missing = EXACT_FILL || is_zero_or_infinity || V(T(value)) == value ? 0 : (1u << N) - 1;
+        missing = EXACT_FILL || is_exact_as<T>(value) ? 0 : (1u << N) - 1;
     }
     // All of an aligned pack, or nothing.
     __device__ void load_if(const T* address, bool should) {

@@ -155,10 +155,10 @@ template <class Program> __device__ constexpr bool reduces_moments() {
     Program::template Reduced<IsSpread>::each([&](const auto& is) { any = any || is.value; }, are);
     return any;
 }
-// Shared memory for OUTPUTS values of each thread; all reductions use the same.
+// Shared memory for OUTPUTS values of half of the threads, those that others get; all reductions use the same.
 template <int OUTPUTS, class Sizes, int THREADS> __device__ unsigned char* slice_scratch() {
     struct alignas(16) Scratch {  // so that 16-byte reads of one touch no other
-        unsigned char of[OUTPUTS * THREADS * most_bytes<Sizes>()];
+        unsigned char of[OUTPUTS * (THREADS / 2) * most_bytes<Sizes>()];
     };
     __shared__ Scratch scratch;
     return scratch.of;
@@ -417,7 +417,7 @@ template <int OUTPUTS> struct Owned {
         // All threads of the block take part.
         template <class Share>
         __device__ void reduce_slices(const Parts<M>& parts, const Share& share, unsigned char* scratch) {
-            auto& shared = *reinterpret_cast<typename M::Value(*)[OUTPUTS][Share::THREADS]>(scratch);
+            auto& shared = *reinterpret_cast<typename M::Value(*)[OUTPUTS][Share::THREADS / 2]>(scratch);
 #pragma unroll
             for (int i = 0; i < OUTPUTS; ++i) of[i] = parts.total(i);
             int half = share.slices / 2;

@@ -92,7 +92,7 @@ def _moved(op: str, a: Expr, b: Expr, target: Expr, *, first: bool) -> tuple[Exp
             return inner, plus(target, b) if first else minus(a, target), NONE
         case "bitwise_xor":
             return inner, Call("bitwise_xor", (target, other)), NONE
-        case "mul":
+        case "mul" if other != Const(0):
             whole = Call("equal", (Call("remainder", (target, other)), Const(0)))
             return inner, Call("floor_divide", (target, other)), (whole,)
     return None

@@ -6,14 +6,15 @@ Without a program or kernels of its own, its program is the derivative of the fo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
-from ..program import Line, ProgramError, to_source
+from ..conditions.parse import ConditionError, evaluate_condition, fields_of
+from ..program import Expr, Line, ProgramError, to_source
 from ..program.derive import derive
 from ..program.derived_lines import Forward
-from ..program.tree import Read, reads, walk
+from ..program.tree import Call, Const, Read, reads, walk
 from .defaults import spelled_out, usual_docs
 from .family import family_of
 from .parts import GradientSpec
@@ -175,7 +176,7 @@ class _Backward:
             "doc": f"Gradient{'s'[: len(self.wrt) != 1]} of {op} with respect to {names}.",
             "gradient": {"of": op, "cotangents": self.cotangents, "wrt": self.wrt, "saved": self.saved},
             "descriptor": {name: self._field(name) for name in fields},
-            "require": [r for r in self._conditions() if not self._gone(fields) & _names(r["that"])],
+            "require": [*(r for r in self._conditions() if not self._gone(fields) & _names(r["that"])), *self._steps()],
             "inputs": inputs,
             "outputs": outputs,
             "tests": self._tests(fields, inputs),
@@ -208,6 +209,20 @@ class _Backward:
     def _conditions(self) -> list[Any]:
         conditions: list[Any] = spelled_out(self.data).get("require", [])
         return conditions
+
+    def _steps(self) -> Iterator[dict[str, Any]]:
+        """That no index is multiplied with 0 in a place that one cell reads, unless the forward says so."""
+        found = dict.fromkeys(by for lines in self.by_kind.values() for by in _divisors(lines))
+        of_forward = self.forward.by_kind if isinstance(self.forward, ProgramSpec) else {}
+        own = {by for spec in of_forward.values() for by in _divisors(family_of(spec).lines(spec))}
+        for by in found:
+            if by not in own and reads(by) <= {*self.forward.descriptor} and not self._refuses(to_source(by)):
+                yield {"that": f"{to_source(by)} != 0", "raises": "InvalidProblem"}
+
+    def _refuses(self, field: str) -> bool:
+        """Whether a condition of the forward does not hold where that field is 0."""
+        said = [r.that for r in self.forward.require if field in fields_of(r.that)]
+        return any(not any(_holds(text, field, other) for other in (1, 9)) for text in said)
 
     def _inputs(self) -> dict[str, Any]:
         """The gradients that come in, then what is read of the forward, in its order."""
@@ -275,6 +290,22 @@ class _Backward:
         gone = self._gone(fields)
         kept = [{name: value for name, value in case.items() if name not in gone} for case in cases]
         return [case for place, case in enumerate(kept) if case not in kept[:place]]
+
+
+def _divisors(lines: Iterable[Line]) -> Iterator[Expr]:
+    """What places have to be multiples of."""
+    for part in (part for line in lines for part in walk(line.expr)):
+        match part:
+            case Call(op="equal", args=(Call(op="remainder", args=(_, by)), Const(value=0))) if reads(by):
+                yield by
+
+
+def _holds(condition: str, field: str, others: int) -> bool:
+    """Whether a condition holds where a field is 0 and others are any number."""
+    try:
+        return bool(evaluate_condition(condition, {**dict.fromkeys(fields_of(condition), others), field: 0}))
+    except (ConditionError, TypeError):  # it is of shapes, too
+        return True
 
 
 def _merged(followed: Data, own: Data) -> dict[str, Any]:

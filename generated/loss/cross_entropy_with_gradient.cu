@@ -42,10 +42,10 @@ struct Program : RowProgram<kernel_args> {
     bool counts_;
     acc_t share_;
     acc_t right_;
-    acc_t logsumexp_top_max_;
+    acc_t top_max_;
     acc_t spread_mean_;
     acc_t loss_sum_;
-    acc_t logsumexp_top_;
+    acc_t top_;
     acc_t lse_sum_;
     acc_t lse_;
     acc_t spread_;
@@ -58,33 +58,33 @@ struct Program : RowProgram<kernel_args> {
         counts_ = target_ != ignore_index_ && 0ll <= target_ && target_ < classes_size;
         share_ = counts_ ? dloss_ * (smoothing_ / acc_t(classes_size)) : acc_t(0.0);
         right_ = (counts_ ? dloss_ * (acc_t(1.0) - smoothing_) : acc_t(0.0)) + share_;
-        logsumexp_top_max_ = -math::infinity<acc_t>();
+        top_max_ = -math::infinity<acc_t>();
         spread_mean_ = acc_t(0);
         loss_sum_ = row.template own<logits_tensor>(args, target_, acc_t(0.0));
     }
     __device__ static List<logits_tensor> reads(Pass<0>);
     template <class E> __device__ void element(Pass<0>, const E& e) {
         const acc_t logits_ = acc_t(logits_tensor::in(e));
-        logsumexp_top_max_ = math::maximum(logsumexp_top_max_, logits_);
+        top_max_ = math::maximum(top_max_, logits_);
         spread_mean_ = spread_mean_ + logits_;
     }
 
     template <class R> __device__ void before(Pass<1>, [[maybe_unused]] const R& row) {
-        row.reduce(Part<Max>{logsumexp_top_max_},
+        row.reduce(Part<Max>{top_max_},
                    Part<Mean>{spread_mean_},
                    Part<Sum>{loss_sum_});
-        logsumexp_top_ = (logsumexp_top_max_);
+        top_ = (top_max_);
         lse_sum_ = acc_t(0);
     }
     __device__ static List<logits_tensor> reads(Pass<1>);
     template <class E> __device__ void element(Pass<1>, const E& e) {
         const acc_t logits_ = acc_t(logits_tensor::in(e));
-        lse_sum_ = lse_sum_ + math::exp_term<T>(logits_ - logsumexp_top_);
+        lse_sum_ = lse_sum_ + math::exp_term<T>(logits_ - top_);
     }
 
     template <class R> __device__ void before(Pass<2>, [[maybe_unused]] const R& row) {
         row.reduce(Part<Sum>{lse_sum_});
-        lse_ = logsumexp_top_ + math::log(lse_sum_);
+        lse_ = top_ + math::log(lse_sum_);
         spread_ = smoothing_ > acc_t(0.0) ? smoothing_ * (lse_ - spread_mean_) : acc_t(0.0);
         loss_ = counts_ ? (acc_t(1.0) - smoothing_) * (lse_ - loss_sum_) + spread_ + z_weight_ * lse_ * lse_
             : acc_t(0.0);

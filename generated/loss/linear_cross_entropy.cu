@@ -36,13 +36,13 @@ struct Program : MapProgram {
     static constexpr u64 PHASES = 0x11210;  // of sums, the first in the lowest digit
     template <template <class> class Of> struct Reduced {
         Of<Sum<acc_t, false>> logits_;
-        Of<Max<acc_t>> logsumexp_top_max_of_part_;
+        Of<Max<acc_t>> top_max_of_part_;
         Of<Sum<acc_t>> lse_sum_of_part_;
         Of<Sum<acc_t>> picked_of_part_;
         Of<Sum<acc_t>> spread_sum_of_part_;
         template <class F, class... Lists> __device__ static constexpr void each(const F& f, Lists&... of) {
             f(of.logits_...);
-            f(of.logsumexp_top_max_of_part_...);
+            f(of.top_max_of_part_...);
             f(of.lse_sum_of_part_...);
             f(of.picked_of_part_...);
             f(of.spread_sum_of_part_...);
@@ -53,7 +53,7 @@ struct Program : MapProgram {
         Array<const T, 1> w_;
         Array<const target_type<T>, 2> target_;
         Array<const i64, 3> col_index_held_;
-        Array<acc_of<T>, 4> logsumexp_top_max_of_part_held_;
+        Array<acc_of<T>, 4> top_max_of_part_held_;
         Array<acc_of<T>, 5> lse_sum_of_part_held_;
         Array<acc_of<T>, 6> picked_of_part_held_;
         Array<acc_of<T>, 7> spread_sum_of_part_held_;
@@ -68,7 +68,7 @@ struct Program : MapProgram {
                 const i64 col_index_held_ = i64(lane.in(args.col_index_held_));
                 const acc_t logits_ = reduced.logits_;
                 const acc_t picked_of_part_part_ = col_index_held_ == target_ ? logits_ : acc_t(0.0);
-                term.logsumexp_top_max_of_part_ = logits_;
+                term.top_max_of_part_ = logits_;
                 term.picked_of_part_ = picked_of_part_part_;
                 term.spread_sum_of_part_ = logits_;
             });
@@ -80,25 +80,24 @@ struct Program : MapProgram {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced, Reduced<ValueOf>& term) {
                 const acc_t logits_ = reduced.logits_;
-                const acc_t logsumexp_top_max_of_part_ = reduced.logsumexp_top_max_of_part_;
-                const acc_t lse_sum_of_part_part_ =
-                    logsumexp_top_max_of_part_ - logsumexp_top_max_of_part_ == acc_t(0.0) ? logsumexp_top_max_of_part_
-                    : acc_t(0.0);
+                const acc_t top_max_of_part_ = reduced.top_max_of_part_;
+                const acc_t lse_sum_of_part_part_ = top_max_of_part_ - top_max_of_part_ == acc_t(0.0)
+                    ? top_max_of_part_ : acc_t(0.0);
                 term.lse_sum_of_part_ = math::exp_for<T>(logits_ - lse_sum_of_part_part_);
             });
         }
     };
 
     // The outputs of sums.
-    struct Epilogue : Body<Reads<>, Writes<&Args::logsumexp_top_max_of_part_held_, &Args::lse_sum_of_part_held_,
+    struct Epilogue : Body<Reads<>, Writes<&Args::top_max_of_part_held_, &Args::lse_sum_of_part_held_,
         &Args::picked_of_part_held_, &Args::spread_sum_of_part_held_>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
-                const acc_t logsumexp_top_max_of_part_ = reduced.logsumexp_top_max_of_part_;
+                const acc_t top_max_of_part_ = reduced.top_max_of_part_;
                 const acc_t lse_sum_of_part_ = reduced.lse_sum_of_part_;
                 const acc_t picked_of_part_ = reduced.picked_of_part_;
                 const acc_t spread_sum_of_part_ = reduced.spread_sum_of_part_;
-                lane.store(args.logsumexp_top_max_of_part_held_, acc_of<T>(logsumexp_top_max_of_part_));
+                lane.store(args.top_max_of_part_held_, acc_of<T>(top_max_of_part_));
                 lane.store(args.lse_sum_of_part_held_, acc_of<T>(lse_sum_of_part_));
                 lane.store(args.picked_of_part_held_, acc_of<T>(picked_of_part_));
                 lane.store(args.spread_sum_of_part_held_, acc_of<T>(spread_sum_of_part_));
@@ -111,34 +110,34 @@ struct Program : MapProgram {
 #if BARACUDA_PASS == 3
 struct Program : MapProgram {
     template <template <class> class Of> struct Reduced {
-        Of<Max<acc_t>> logsumexp_top_max_;
+        Of<Max<acc_t>> top_max_;
         Of<Sum<acc_t, false>> picked_;
         Of<Sum<acc_t, false>> spread_sum_;
         template <class F, class... Lists> __device__ static constexpr void each(const F& f, Lists&... of) {
-            f(of.logsumexp_top_max_...);
+            f(of.top_max_...);
             f(of.picked_...);
             f(of.spread_sum_...);
         }
     };
     struct Args : WalkArgs<6> {
-        Array<const acc_of<T>, 0> logsumexp_top_max_of_part_held_;
+        Array<const acc_of<T>, 0> top_max_of_part_held_;
         Array<const acc_of<T>, 1> picked_of_part_held_;
         Array<const acc_of<T>, 2> spread_sum_of_part_held_;
-        Array<acc_of<T>, 3> logsumexp_top_held_;
+        Array<acc_of<T>, 3> top_held_;
         Array<acc_of<T>, 4> picked_held_;
         Array<acc_of<T>, 5> spread_sum_held_;
         Reduced<ScratchOf> parts;
     };
 
     // The terms of sums, and the values of their cells.
-    struct Terms : Body<Reads<&Args::logsumexp_top_max_of_part_held_, &Args::picked_of_part_held_,
+    struct Terms : Body<Reads<&Args::top_max_of_part_held_, &Args::picked_of_part_held_,
         &Args::spread_sum_of_part_held_>, Writes<>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane, Reduced<ValueOf>& term) {
-                const acc_t logsumexp_top_max_of_part_held_ = acc_t(lane.in(args.logsumexp_top_max_of_part_held_));
+                const acc_t top_max_of_part_held_ = acc_t(lane.in(args.top_max_of_part_held_));
                 const acc_t picked_of_part_held_ = acc_t(lane.in(args.picked_of_part_held_));
                 const acc_t spread_sum_of_part_held_ = acc_t(lane.in(args.spread_sum_of_part_held_));
-                term.logsumexp_top_max_ = logsumexp_top_max_of_part_held_;
+                term.top_max_ = top_max_of_part_held_;
                 term.picked_ = picked_of_part_held_;
                 term.spread_sum_ = spread_sum_of_part_held_;
             });
@@ -146,14 +145,14 @@ struct Program : MapProgram {
     };
 
     // The outputs of sums.
-    struct Epilogue : Body<Reads<>, Writes<&Args::logsumexp_top_held_, &Args::picked_held_, &Args::spread_sum_held_>> {
+    struct Epilogue : Body<Reads<>, Writes<&Args::top_held_, &Args::picked_held_, &Args::spread_sum_held_>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
-                const acc_t logsumexp_top_max_ = reduced.logsumexp_top_max_;
+                const acc_t top_max_ = reduced.top_max_;
                 const acc_t picked_ = reduced.picked_;
                 const acc_t spread_sum_ = reduced.spread_sum_;
-                const acc_t logsumexp_top_ = (logsumexp_top_max_);
-                lane.store(args.logsumexp_top_held_, acc_of<T>(logsumexp_top_));
+                const acc_t top_ = (top_max_);
+                lane.store(args.top_held_, acc_of<T>(top_));
                 lane.store(args.picked_held_, acc_of<T>(picked_));
                 lane.store(args.spread_sum_held_, acc_of<T>(spread_sum_));
             });
@@ -173,9 +172,9 @@ struct Program : MapProgram {
     };
     struct Args : WalkArgs<8> {
         Array<const target_type<T>, 0> target_;
-        Array<const acc_of<T>, 1> logsumexp_top_max_of_part_held_;
+        Array<const acc_of<T>, 1> top_max_of_part_held_;
         Array<const acc_of<T>, 2> lse_sum_of_part_held_;
-        Array<const acc_of<T>, 3> logsumexp_top_held_;
+        Array<const acc_of<T>, 3> top_held_;
         Array<const acc_of<T>, 4> picked_held_;
         Array<const acc_of<T>, 5> spread_sum_held_;
         Array<acc_of<T>, 6> loss_;
@@ -188,22 +187,20 @@ struct Program : MapProgram {
     };
 
     // The terms of sums, and the values of their cells.
-    struct Terms : Body<Reads<&Args::logsumexp_top_max_of_part_held_, &Args::lse_sum_of_part_held_,
-        &Args::logsumexp_top_held_>, Writes<>> {
+    struct Terms : Body<Reads<&Args::top_max_of_part_held_, &Args::lse_sum_of_part_held_, &Args::top_held_>, Writes<>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane, Reduced<ValueOf>& term) {
-                const acc_t logsumexp_top_max_of_part_held_ = acc_t(lane.in(args.logsumexp_top_max_of_part_held_));
+                const acc_t top_max_of_part_held_ = acc_t(lane.in(args.top_max_of_part_held_));
                 const acc_t lse_sum_of_part_held_ = acc_t(lane.in(args.lse_sum_of_part_held_));
-                const acc_t logsumexp_top_held_ = acc_t(lane.in(args.logsumexp_top_held_));
-                term.lse_sum_ = lse_sum_of_part_held_ * math::exp_for<T>(logsumexp_top_max_of_part_held_ -
-                    logsumexp_top_held_);
+                const acc_t top_held_ = acc_t(lane.in(args.top_held_));
+                term.lse_sum_ = lse_sum_of_part_held_ * math::exp_for<T>(top_max_of_part_held_ - top_held_);
             });
         }
     };
 
     // The outputs of sums.
-    struct Epilogue : Body<Reads<&Args::target_, &Args::logsumexp_top_held_, &Args::picked_held_,
-        &Args::spread_sum_held_>, Writes<&Args::loss_, &Args::lse_>> {
+    struct Epilogue : Body<Reads<&Args::target_, &Args::top_held_, &Args::picked_held_, &Args::spread_sum_held_>,
+        Writes<&Args::loss_, &Args::lse_>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
             const i64 col_size = i64(args.col_size);
             const i64 ignore_index_ = i64(args.ignore_index_);
@@ -211,11 +208,11 @@ struct Program : MapProgram {
             const acc_t z_weight_ = acc_t(args.z_weight_);
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
                 const i64 target_ = i64(lane.in(args.target_));
-                const acc_t logsumexp_top_held_ = acc_t(lane.in(args.logsumexp_top_held_));
+                const acc_t top_held_ = acc_t(lane.in(args.top_held_));
                 const acc_t picked_held_ = acc_t(lane.in(args.picked_held_));
                 const acc_t spread_sum_held_ = acc_t(lane.in(args.spread_sum_held_));
                 const acc_t lse_sum_ = reduced.lse_sum_;
-                const acc_t lse_ = logsumexp_top_held_ + math::log(lse_sum_);
+                const acc_t lse_ = top_held_ + math::log(lse_sum_);
                 const bool counts_ = target_ != ignore_index_ && 0ll <= target_ && target_ < col_size;
                 const acc_t spread_ = smoothing_ > acc_t(0.0)
                     ? smoothing_ * (lse_ - spread_sum_held_ / acc_t(col_size)) : acc_t(0.0);
@@ -233,8 +230,8 @@ struct Program : MapProgram {
 #include <baracuda/map/kernel.cuh>
 // @lines templates/map.cu.jinja:1 1 4 0*5 1*3 18*2 26 2 15 2 1 templates/map_bodies.jinja:40 1 22 9 -57 12 5 62 1*2
 // @lines templates/map.cu.jinja:100 2 1 -76 6 12 11 1 3 2 0*4 2*2 0*4 2 1 2*2 0*7 12 5 1 templates/map_bodies.jinja:40
-// @lines 1 22 9 -54 0 66 -57 8 0*2 59 1*3 -57 1 22 9 12 0 -57 0*2 8 59 1*3 -57 1 0 22 9 12 0*3 -52 0*3 62 1*2
+// @lines 1 22 9 -54 0 66 -57 8 0*2 59 1*3 -57 1 22 9 12 0 -57 0 8 59 1*3 -57 1 0 22 9 12 0*3 -52 0*3 62 1*2
 // @lines templates/map.cu.jinja:100 2 1 -76 18 15 2 0*2 2*2 0*2 2 1 2*2 0*5 12 5 1 templates/map_bodies.jinja:40 1 0 22
 // @lines 9 -54 0*2 17 0*2 59 1*3 -57 1 22 9 12 0*2 -57 5 0*2 62 1*2 templates/map.cu.jinja:100 2 1 -76 6 12 15 2*4 1
-// @lines 2*2 0*7 6 3 0*2 3 5 1 templates/map_bodies.jinja:40 1 0 22 9 -54 0*2 17 0 59 1*3 -57 1 0 22 -60 3 0*2 66 -54
-// @lines 0*3 66 -57 0*3 5 0*3 62 1*2 templates/map.cu.jinja:100 2 1 3 1
+// @lines 2*2 0*7 6 3 0*2 3 5 1 templates/map_bodies.jinja:40 1 22 9 -54 0*2 17 59 1*3 -57 1 0 22 -60 3 0*2 66 -54 0*3
+// @lines 66 -57 0*3 5 0*3 62 1*2 templates/map.cu.jinja:100 2 1 3 1

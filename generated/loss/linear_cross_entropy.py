@@ -45,40 +45,27 @@ class LinearCrossEntropyPlan(rt.MatmulPlan[LinearCrossEntropyDescriptor]):
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "batch_invariant")
     EXTENTS = (rt.Extent("tokens", "x", axis=0), rt.Extent("features", "x", axis=1), rt.Extent("classes", "w", axis=0))
     AXES = rt.table(x=(("token",), ("depth",)), w=(("col",), ("depth",)), target=(("token",),), loss=(("token",),),
-                    lse=(("token",),), col_index_held=(("col",),),
-                    logsumexp_top_max_of_part_held=(("token",), ("col_part",)),
+                    lse=(("token",),), col_index_held=(("col",),), top_max_of_part_held=(("token",), ("col_part",)),
                     lse_sum_of_part_held=(("token",), ("col_part",)), picked_of_part_held=(("token",), ("col_part",)),
-                    spread_sum_of_part_held=(("token",), ("col_part",)), logsumexp_top_held=(("token",),),
+                    spread_sum_of_part_held=(("token",), ("col_part",)), top_held=(("token",),),
                     picked_held=(("token",),), spread_sum_held=(("token",),))
-    HELD = rt.table(col_index_held="i64", logsumexp_top_max_of_part_held="acc", lse_sum_of_part_held="acc",
-                    picked_of_part_held="acc", spread_sum_of_part_held="acc", logsumexp_top_held="acc",
-                    picked_held="acc", spread_sum_held="acc")
+    HELD = rt.table(col_index_held="i64", top_max_of_part_held="acc", lse_sum_of_part_held="acc",
+                    picked_of_part_held="acc", spread_sum_of_part_held="acc", top_held="acc", picked_held="acc",
+                    spread_sum_held="acc")
     PASSES = (
         rt.MapPass((), ("col_index_held",), space=(("col",),), indices=("col",), cell_indices=("col",)),
         rt.MatmulPass(
             ("x", "w", "target", "col_index_held"),
-            ("logsumexp_top_max_of_part_held", "lse_sum_of_part_held", "picked_of_part_held",
-             "spread_sum_of_part_held"),
-            loop=1,
-            factors=("x", "w"),
-            dims=rt.table(rows="token", columns="col", depth="depth"),
-            part="col_part",
+            ("top_max_of_part_held", "lse_sum_of_part_held", "picked_of_part_held", "spread_sum_of_part_held"), loop=1,
+            factors=("x", "w"), dims=rt.table(rows="token", columns="col", depth="depth"), part="col_part",
         ),
+        rt.MapPass(("top_max_of_part_held", "picked_of_part_held", "spread_sum_of_part_held"),
+                   ("top_held", "picked_held", "spread_sum_held"), loop=1, space=(("token",), ("col_part",)),
+                   summed=("col_part",), sums=("", "", "")),
         rt.MapPass(
-            ("logsumexp_top_max_of_part_held", "picked_of_part_held", "spread_sum_of_part_held"),
-            ("logsumexp_top_held", "picked_held", "spread_sum_held"), loop=1, space=(("token",), ("col_part",)),
-            summed=("col_part",), sums=("", "", ""),
-        ),
-        rt.MapPass(
-            ("target", "logsumexp_top_max_of_part_held", "lse_sum_of_part_held", "logsumexp_top_held", "picked_held",
-             "spread_sum_held"),
-            ("loss", "lse"),
-            loop=1,
-            space=(("token",), ("col_part",)),
-            summed=("col_part",),
-            sizes=("col",),
-            scalars=("ignore_index", "smoothing", "z_weight"),
-            sums=("",),
+            ("target", "top_max_of_part_held", "lse_sum_of_part_held", "top_held", "picked_held", "spread_sum_held"),
+            ("loss", "lse"), loop=1, space=(("token",), ("col_part",)), summed=("col_part",), sizes=("col",),
+            scalars=("ignore_index", "smoothing", "z_weight"), sums=("",),
         ),
     )
 

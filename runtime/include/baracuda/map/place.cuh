@@ -41,7 +41,11 @@ template <typename A> __device__ auto floor_divide(A number, const Divisor& by) 
         return floor_divide(number, whole_t(by));
 }
 template <typename A> __device__ auto remainder(A number, const Divisor& by) {
+#ifdef BARACUDA_DIVISORS
     return subtract(number, multiply(floor_divide(number, by), whole_t(by)));
+#else
+    return remainder(number, whole_t(by));
+#endif
 }
 }  // namespace math
 

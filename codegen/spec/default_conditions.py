@@ -48,9 +48,11 @@ def _of_shapes(spec: OpSpec, said: set[str]) -> Iterator[Requirement]:
         if f"len({name})" not in said:
             yield Requirement(that=f"1 <= len({name}) <= {LARGEST_RANK}", raises="Unsupported")
     yield from family_of(spec).conditions(spec, said)
+    own = [" ".join(requirement.that.split()) for requirement in spec.require]
     for name in shapes:
         if f"min({name})" not in said:
-            yield Requirement(that=f"min({name}) >= 0")
+            may_be_none = any(re.match(rf"0 <= len\({name}\)|len\({name}\) (?:<|>= 0|== 0)", text) for text in own)
+            yield Requirement(that=f"{f'len({name}) == 0 or ' * may_be_none}min({name}) >= 0")
 
 
 def of_axis(dim: Dim, said: set[str]) -> Iterator[Requirement]:

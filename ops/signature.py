@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
+from difflib import get_close_matches
 from functools import cached_property
 from inspect import Parameter
 from inspect import Signature as PythonSignature
@@ -23,6 +24,12 @@ Keywords = Mapping[str, Any]  # keywords; None or left out for the default
 T = TypeVar("T")
 
 
+class NoSuchOp(rt.InvalidProblem, KeyError):
+    """What a mapping raises where a package has no such op."""
+
+    __str__ = Exception.__str__
+
+
 class OfEachOp(Mapping[str, T]):
     """What `make` makes of the plan of each op of a generated package, by the op's name, when it is first asked for."""
 
@@ -36,6 +43,10 @@ class OfEachOp(Mapping[str, T]):
         }
 
     def __getitem__(self, op: str) -> T:
+        if op not in self._plans:
+            near = get_close_matches(str(op), self._plans, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(self._plans)}"
+            raise NoSuchOp(f"{self._package.__name__} has no op {op!r}; {hint}")
         if op not in self._made:
             made = self._make(getattr(self._package, self._plans[op]))
             self._made.setdefault(op, made)  # threads may have made one each

@@ -110,6 +110,8 @@ def ints(label: str, value: Any, *, bits: int = 64) -> tuple[int, ...]:
 def as_int(name: str, value: Any) -> int:
     """A 64-bit int; raises InvalidProblem for anything else."""
     try:
+        if isinstance(value, bool):
+            raise TypeError
         number = operator.index(value)
     except Exception:
         raise InvalidProblem(f"{name!r} must be an int, got {short_repr(value)}") from None

@@ -388,7 +388,8 @@ def outside(context: Context, read: PlacedRead) -> Code:
     """What is read at places outside of the array: a number or a field."""
     if isinstance(read.outside, FieldName):
         return Code(f"{value_type(read)}(args.{in_kernel(read.outside.id)})")
-    value = _text(Const(bool(read.outside.value)) if read.kind == "bool" else read.outside, context)
+    other = read.outside
+    value = _text(Const(bool(other.value)) if isinstance(other, Const) and read.kind == "bool" else other, context)
     return Code(f"{value_type(read)}({value})") if read.kind in ("complex", "int") else value
 
 

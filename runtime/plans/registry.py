@@ -73,7 +73,8 @@ class KernelRegistry:
         """Add rows. A row may be registered twice (modules may be reloaded), but no other row of the same SKU."""
         for row in rows:
             if self._rows.setdefault(row.sku, row) != row:
-                raise InvalidProblem(f"{row.sku} is registered twice, by {self._rows[row.sku].source} and {row.source}")
+                sources = f"{self._rows[row.sku].source} and {row.source}"
+                raise InvalidProblem(f"{row.sku} is registered twice, by {sources}; rename one op or its category")
 
     @contextmanager
     def apart(self) -> Iterator[None]:

@@ -122,7 +122,8 @@ def _bound(expr: Expr, bounds: Bounds) -> Bound:
         case Call(op="neg" | "abs" | "stop_gradient", args=(a,)):
             return _bound(a, bounds)
         case Call(op="invert", args=(a,)):
-            return _each("+", of, frozenset({1})) if (of := _bound(a, bounds)) else of
+            inner = _bound(a, bounds)
+            return _each("+", inner, frozenset({1})) if inner else inner
         case Call(op=op, args=(*_, a, b)) if op in _OF_TWO:
             of = _bound(a, bounds), _bound(b, bounds)
             if not all(of):

@@ -231,6 +231,8 @@ def cases(spec: OpSpec) -> Iterator[Finding]:
                     yield key_path, 0, f"unknown field {name!r}; {near(name, keys)}"
                 elif name != "dtype" and not fits(spec.descriptor[name].type, value):
                     yield key_path, 0, f"{name!r} must be of type {spec.descriptor[name].type}, got {value!r}"
+                elif name == "kind" and value not in spec.by_kind:
+                    yield key_path, 0, f"unknown kind {value!r}; {near(str(value), spec.by_kind)}"
     ranges = [(section, *of) for section in ("tests", "bench") for of in getattr(spec, section).ranges.items()]
     for section, name, (low, high) in ranges:
         if name not in spec.inputs:

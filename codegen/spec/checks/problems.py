@@ -52,6 +52,8 @@ def gradient(spec: OpSpec) -> Iterator[Finding]:
         return
     if spec.backward is not None:
         yield ("backward",), 0, "a gradient has no `backward`; say it of the forward op"
+    if not grad.cotangents:
+        yield ("gradient",), 0, "none of the gradients that come in is read; use what is called d and an output's name"
     for section, names, tensors in (
         ("cotangents", grad.cotangents, spec.inputs),
         ("wrt", grad.wrt, spec.outputs),

@@ -40,7 +40,9 @@ def fields(spec: ProgramSpec) -> Iterator[Finding]:
 
 
 def _read_by(spec: ProgramSpec, program: str) -> set[str]:
-    """The tensors and fields that a program reads, or asks the presence of."""
-    parts = (part for line in parse(program, scope_of(spec)) for part in walk(line.expr))
-    names = {Name: "id", Query: "of", Read: "tensor"}
-    return {getattr(part, names[type(part)]) for part in parts if type(part) in names}
+    """The tensors and fields that a program reads, or asks the presence of, for its outputs."""
+    names, live = {Name: "id", Query: "of", Read: "tensor"}, {*spec.outputs}
+    for line in reversed(parse(program, scope_of(spec))):
+        parts = walk(line.expr) if line.name in live else ()
+        live |= {getattr(part, names[type(part)]) for part in parts if type(part) in names}
+    return live - {*spec.outputs}

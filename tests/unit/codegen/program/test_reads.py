@@ -269,7 +269,7 @@ def _load(text: str, folder: Path) -> MapSpec:
         ("dims: [r, i]", "dims: [r, h]", "19: 'y' varies along i, which its dims do not list"),
         ("outside: 0", "outside: pad", "16: 'pad' is no float of the descriptor; known are fill"),
         ("dims: [r, h], outside: 0", "dims: [r, h], dtype: i32, outside: 0.5",
-         "16: needs an int, as 'x' holds ints; got 0.5"),
+         "16: needs an int of 64 bits, as 'x' holds ints; got 0.5"),
         ("dims: [r, i], doc", "dims: [r, i], outside: 0, doc",
          "18: an output has no `outside`: only inputs are read at computed places"),
         ("{r: {of: n}, i: {of: m + pad}, h: {of: m}}", "{r: {of: n}, i: {of: m + pads}, h: {of: m}}",

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
 from importlib import import_module
-from importlib.resources import files
 from typing import Any
 
 from ..arrays.element import ElementKind
 from ..compile.line_map import with_line_directives
 from ..errors import InvalidProblem, Unsupported
+from ..package_files import text_of
 from .sku import KernelSku
 
 
@@ -37,7 +37,7 @@ class SourceFile:
         """The file's content."""
         if self.inline is not None:
             return self.inline
-        return files(self.package).joinpath(self.name).read_text(encoding="utf-8")
+        return text_of(self.package, self.name)
 
     @property
     def path(self) -> str:

@@ -9,11 +9,11 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from importlib.resources import files
 from typing import Any, NamedTuple
 
 from ..arrays.element import ElementKind
 from ..errors import InvalidProblem, Unsupported
+from ..package_files import text_of
 from ..values import short_repr
 from .registry import Registered
 from .sku import KernelSku, PrecisionGuarantee
@@ -135,7 +135,7 @@ class Tuned:
     @cached_property
     def by_arch(self) -> Mapping[str, tuple[Measurement, ...]]:
         """The measurements on each architecture; the file is read on first use."""
-        text = files(self.package).joinpath(self.name).read_text(encoding="utf-8")
+        text = text_of(self.package, self.name)
         try:
             return {arch: tuple(map(Measurement.of, of)) for arch, of in _tables(text).items() if arch != MARK}
         except (InvalidProblem, Unsupported) as error:

@@ -10,7 +10,8 @@ from pathlib import Path
 import click
 
 from baracuda.codegen.emit.output import Changes, compare, write
-from baracuda.codegen.project import OUT
+from baracuda.codegen.project import OUT, Project
+from baracuda.codegen.spec.family import family_of
 from baracuda.runtime import SpecError
 
 from ..memo import Question
@@ -35,6 +36,7 @@ def generate(
         project = read_project(specs, templates)
         ops, renewed = len(project.ops), renew(specs, project.schema, check=check)
         changes = (compare if check else write)(project.files, out)
+        show_notes(project, changes)
         question.remember(Remembered.of(ops, 0, 0, project.files, specs, renewed=check and bool(renewed)))
     if as_json:
         show_json({"ops": ops, **facts(changes, out, renewed), "seconds": time.perf_counter() - start})
@@ -43,6 +45,18 @@ def generate(
         show_changes(changes, out, tense)
         click.echo(f"{summary(ops, changes)} in {(time.perf_counter() - start) * 1e3:.0f} ms")
     return not (check and (changes.any or renewed))
+
+
+def show_notes(project: Project, changes: Changes) -> None:
+    """On stderr, what authors of files that changed may want otherwise."""
+    for path in changes.written:
+        loaded = project.loaded.get(Path(path).stem) if path.endswith(".cu") else None
+        if loaded is None or loaded.spec.gradient is not None:  # whose program may be derived
+            continue
+        for number, text in family_of(loaded.spec).notes(loaded.spec):
+            file = loaded.source.place(("program",)).rpartition(":")[0]
+            line = loaded.source.text_line(("program",)) + max(number, 1) - 1
+            click.echo(f"{file}:{line}: note: {text}", err=True)
 
 
 def _check_out(out: Path, specs: Path) -> None:

@@ -108,6 +108,10 @@ class Family:
         """Outputs, each with a guarantee of its bits that it is not expected to keep."""
         raise NotImplementedError
 
+    def notes(self, spec: Any) -> Iterator[tuple[int, str]]:
+        """Lines of a program that its author may want otherwise, and why; nothing is wrong with them."""
+        yield from ()
+
     # Programs and their derivatives
 
     @staticmethod

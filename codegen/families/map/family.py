@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import combinations
 from typing import Any
 
 from baracuda.runtime import MapDescriptor, MapPlan, map_kernels
 
-from ...program import Line, Name
-from ...program.tree import Expr
+from ...program import Line, Name, to_source
+from ...program.tree import Call, Expr, Reduce, varies, walk
 from ...spec.checks import FIRST, LAST, PROGRAM, READ, everywhere
 from ...spec.family import Data, Denied
 from ...spec.promises import BATCH
@@ -57,6 +58,13 @@ class MapFamily(ProgramFamily):
     def scheduled(self, spec: MapSpec) -> tuple[Line, ...]:
         return split(spec).lines
 
+    def notes(self, spec: MapSpec) -> Iterator[tuple[int, str]]:
+        """Products of matrices that are computed term by term."""
+        for parts in (split(of) for of in spec.by_kind.values() if self is FAMILY):
+            for line in parts.lines:
+                if text := next((to_source(e) for e in walk(line.expr) if _is_product(e, parts.dims)), ""):
+                    yield line.number, f"{text} is computed term by term; `family: matmul` says what tensor cores need"
+
     def rests_on_batch(self, spec: MapSpec) -> Iterator[Denied]:
         lines = split(spec).lines
         exprs = {line.name: line.expr for line in lines}
@@ -91,6 +99,23 @@ class MapFamily(ProgramFamily):
                 hint = "" if {*names.items()} <= {(n, n) for n in forward.dims} else order
                 text = f"{name!r} belongs to {target!r}, so its dims are [{', '.join(wanted)}], got [{', '.join(got)}]"
                 yield ("inputs" if name in spec.inputs else "outputs", name, "dims"), f"{text}{hint}"
+
+
+def _is_product(expr: Expr, over: Mapping[str, frozenset[str]]) -> bool:
+    """Whether it sums products of two values, each of which varies along a dim of its own."""
+    match expr:
+        case Reduce(kind="sum", arg=arg, dims=dims):
+            along = [varies(factor, over) for factor in _factors(arg)]
+            return any(a - b and b - a and a & b & {*dims} for a, b in combinations(along, 2))
+    return False
+
+
+def _factors(expr: Expr) -> Iterator[Expr]:
+    match expr:
+        case Call(op="mul", args=args):
+            yield from (factor for arg in args for factor in _factors(arg))
+        case _:
+            yield expr
 
 
 FAMILY = MapFamily(

@@ -12,6 +12,7 @@ from baracuda.codegen.families.matmul.passes import passes
 from baracuda.codegen.families.matmul.product import Product
 from baracuda.codegen.families.matmul.spans import Span
 from baracuda.codegen.families.matmul.weights import Weight
+from baracuda.codegen.spec.family import family_of
 from baracuda.codegen.spec.load import load_folder, load_spec
 from baracuda.codegen.spec.spec import OpSpec
 from baracuda.runtime import SpecError
@@ -82,6 +83,19 @@ def test_anything_else_is_a_map(tmp_path: Path, before: str, after: str) -> None
         assert "matrix product" not in str(error)
     else:
         assert spec.family == "map"
+
+
+@pytest.mark.parametrize(
+    ("term", "is_noted"),
+    [("a * abs(b)", True), ("relu(a) * b * 2", True), ("a + b", False), ("a * a + b * b", False)],
+)
+def test_a_product_that_a_map_computes_is_noted(tmp_path: Path, term: str, is_noted: bool) -> None:
+    spec = load(tmp_path, PRODUCT.replace("sum(a * b, depth)", f"sum({term}, depth)"))
+    assert spec.family == "map"
+    notes = [*family_of(spec).notes(spec)]
+    assert len(notes) == is_noted and all("is computed term by term; `family: matmul`" in text for _, text in notes)
+    whole = load(tmp_path, PRODUCT)
+    assert not [*family_of(whole).notes(whole)]
 
 
 @pytest.mark.parametrize(

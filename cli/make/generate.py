@@ -54,9 +54,7 @@ def show_notes(project: Project, changes: Changes) -> None:
         if loaded is None or loaded.spec.gradient is not None:  # whose program may be derived
             continue
         for number, text in family_of(loaded.spec).notes(loaded.spec):
-            file = loaded.source.place(("program",)).rpartition(":")[0]
-            line = loaded.source.text_line(("program",)) + max(number, 1) - 1
-            click.echo(f"{file}:{line}: note: {text}", err=True)
+            click.echo(loaded.source.said_of_line(("program",), number, f"note: {text}"), err=True)
 
 
 def _check_out(out: Path, specs: Path) -> None:

@@ -76,6 +76,8 @@ def parsed(text: str, fields: Collection[str]) -> ast.Expression:
                 pass
             case ast.BinOp(op=ast.Pow()):
                 raise ConditionError(f"{_excerpt(node)} is not allowed here; multiply, or make the power a field")
+            case ast.BinOp(op=ast.Div()):
+                raise ConditionError(f"{_excerpt(node)} is not allowed here; // gives whole numbers")
             case ast.BinOp(op=op) | ast.UnaryOp(op=op) if not isinstance(op, _NODES):
                 raise ConditionError(f"{_excerpt(node)} is not allowed here")
             case ast.Constant() | ast.Call():

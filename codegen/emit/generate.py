@@ -30,9 +30,7 @@ def lower_all(loaded: Iterable[Loaded]) -> list[Op]:
         try:
             ops.append(replace(lower(item.spec, item.display_path), tuned=tuple(item.tuned.items())))
         except ProgramError as error:
-            file = item.source.place(("program",)).rpartition(":")[0]
-            line = item.source.text_line(("program",)) + max(error.number, 1) - 1
-            wrong.append(f"{file}:{line}: {error}")
+            wrong.append(item.source.said_of_line(("program",), error.number, str(error)))
     if wrong:
         raise SpecError("\n".join(wrong))
     return ops

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ml_dtypes
@@ -102,11 +102,17 @@ class _Bounds:
                 return self._contraction(factors, list(zip(placed, weights, strict=True)), dims, holds)
             case Reduce(kind="sum", arg=arg, dims=dims) if is_product(expr):
                 return self._reduce("sum", self._of_rounded(self.read(arg)), dims)
+            case Reduce(kind="mean", dims=dims) if self._is_multiplied(whole := replace(expr, kind="sum")):
+                return self._call("div", [self.read(whole), Bounded(float(self.space.count(dims)), 0.0)])
             case Reduce(kind=kind, arg=arg, dims=dims):
                 return self._reduce(kind, self.read(arg), dims)
             case Read(tensor=tensor, dims=dims, places=places, outside=outside):
                 return self._read(self.names[tensor], dims, [self.read(p) for p in places], self.read(outside))
         raise AssertionError(expr)
+
+    def _is_multiplied(self, total: Reduce) -> bool:
+        """Whether it is a sum of products of which matrix instructions take factors that are rounded or split."""
+        return bool(self.how.rounded or self.how.split) and is_product(total)
 
     def _of_rounded(self, terms: Bounded) -> Bounded:
         """Products of two factors that are rounded first."""

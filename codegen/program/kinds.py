@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from .error import ProgramError
 from .ops import OPS
+from .remedies import OF_OTHERS
 from .source import place_source
 from .tree import Call, Const, Expr, Name, Query, Read, Reduce
 
@@ -55,7 +56,8 @@ def _result(op: str, operands: list[str]) -> str:
     values = operands[1:] if op == "where" else operands
     for operand in values if row.takes != "number" else operands:
         if row.takes in ("int", "bool", "float", "complex") and operand != row.takes:
-            raise ProgramError(f"{row.symbol or op} takes operands of kind {row.takes}, got {operand}")
+            other = f"; {text}" if (text := OF_OTHERS.get((op, operand))) else ""
+            raise ProgramError(f"{row.symbol or op} takes operands of kind {row.takes}, got {operand}{other}")
         if row.takes == "number" and operand == "bool":
             raise ProgramError(f"{row.symbol or op} takes numbers, got a bool; use where(condition, a, b)")
     if op == "where" and operands[0] != "bool":

@@ -17,6 +17,8 @@ from .remedies import of_function, of_reduction, remedy
 from .syntax import BINARY, BUILTIN, IDENTIFIER, INFINITY, MAX_NODES, MAX_POWER, UNARY, counted, excerpt, statements_of
 from .tree import Call, Const, Expr, Name, Query, Read, Scope, walk
 
+_LISTED = 40  # names that an error lists
+
 
 def parse_functions(text: str, known: Functions, file: str) -> dict[str, Function]:
     """Return the functions that `text` defines; each may call those above it and the `known` ones."""
@@ -293,8 +295,9 @@ class Reader:
         if name in names:
             return name
         near = get_close_matches(name, names, n=1)
-        known = ", ".join(name for name in names if name != INFINITY)
-        near_or_all = f"did you mean {near[0]!r}?" if near else f"known are {known or 'none'}"
+        known = [name for name in names if name != INFINITY]
+        listed = ", ".join(known) or "none" if len(known) < _LISTED else f"{len(known)} in docs/spec-language.md"
+        near_or_all = f"did you mean {near[0]!r}?" if near else f"known are {listed}"
         raise ProgramError(f"unknown {kind} {name!r}; {hint or near_or_all}")
 
     @staticmethod
@@ -314,7 +317,8 @@ class Reader:
 
     def _power(self, base: Expr, power: int) -> Expr:
         if power is True or not 1 <= power <= MAX_POWER:
-            raise ProgramError(f"`**` takes a whole exponent from 1 to {MAX_POWER}, got {power}")
+            text = f"`**` takes a whole exponent from 1 to {MAX_POWER}, got {power}; pow takes any"
+            raise ProgramError(text)
         result = self._written_out(base, power)
         for _ in range(power - 1):
             result = self.make.call("mul", (result, base))

@@ -117,8 +117,7 @@ def _once(places: list[tuple[Place, int, str]]) -> Iterable[tuple[Place, int, st
 def _finding(source: YamlSource, place: tuple[str | int, ...], below: int, text: str) -> str:
     if not below:
         return str(source.error(place, text))
-    file = source.place(place).rpartition(":")[0]
-    return f"{file}:{source.text_line(place) + below - 1}: {text}"
+    return source.said_of_line(place, below, text)
 
 
 def load_folder(root: Path, ops: Collection[str] = ()) -> dict[str, Loaded]:

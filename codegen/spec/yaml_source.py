@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -50,6 +51,7 @@ _SYNTAX: tuple[tuple[str, str, bool], ...] = (
 )
 
 _MOST = 512  # texts that are kept
+_SHOWN = 100  # characters of a derived line
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +81,16 @@ class YamlSource:
     def error(self, loc: Loc, message: str) -> SpecError:
         """The error `message` ("what is wrong; the fix") about `loc`."""
         return report([f"{self.place(loc)}: {message}"])
+
+    def said_of_line(self, loc: Loc, number: int, message: str) -> str:
+        """``path:line: message`` of a line (from 1) of the text at `loc`; with the line, if the file has no such text
+        and it follows from others.
+        """
+        if any(loc[:count] in self.lines for count in range(1, len(loc) + 1)):
+            return f"{display_path(self.path)}:{self.text_line(loc) + max(number, 1) - 1}: {message}"
+        text = reduce(lambda data, key: data[key], loc, self.data)
+        lines = str(text).splitlines()[max(number, 1) - 1 :][:1]
+        return f"{self.place(loc)}: {''.join(f'of the derived {line[:_SHOWN]!r}: ' for line in lines)}{message}"
 
 
 _READ: dict[str, YamlSource] = {}  # by text

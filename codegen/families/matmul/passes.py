@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from ...program import Line, Name, Reduce
-from ...program.tree import Call, Cast, Expr, mapped, terms_of
+from ...program.tree import Call, Cast, Expr, Query, mapped, terms_of
 from ...spec.once import once
 from ..map.passes import Cut, Pass, Walk, hoisted
 from ..map.program import Parts, numbered, parts_of, split
@@ -59,6 +59,8 @@ def with_factors(lines: Iterable[Line], taken: Iterable[str]) -> tuple[Line, ...
             case Reduce(kind="sum", arg=Call(op="where", args=(holds, Call(op="mul", args=(a, b)), other)), dims=dims):
                 product = Call("mul", (factor(a, line), factor(b, line)))
                 return Reduce("sum", Call("where", (named(holds, line), product, named(other, line))), dims)
+            case Reduce(kind="mean", arg=Call(op="mul"), dims=(dim,)):
+                return Call("div", (named(replace(expr, kind="sum"), line), Query("size", dim)))
         return mapped(expr, lambda e: named(e, line))
 
     def factor(expr: Expr, line: Line) -> Expr:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from baracuda.checking.golden import table
+from baracuda.checking.golden import proof, table
 from baracuda.checking.golden.hashes import fitting, golden_of
 from baracuda.checking.problems.subject import Subject
 from baracuda.checking.trials.memory import memory_of
@@ -59,6 +59,8 @@ def golden(ops: Sequence[str], specs: Path, package: str, device: str, update: b
             step()
     if update and lines != recorded:
         table.write(specs, lines)
+    if update and not ops and not wrong and column == "host":
+        proof.record(specs, package)
     if as_json:
         show_json({"device": column, "ops": len(chosen), "wrong": wrong})
         return not wrong

@@ -13,7 +13,7 @@ from typing import Any
 from ..arrays.element import ElementKind
 from ..compile.line_map import with_line_directives
 from ..errors import InvalidProblem, Unsupported
-from ..package_files import text_of
+from .package_files import text_of
 from .sku import KernelSku
 
 

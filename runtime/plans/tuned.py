@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from ..arrays.element import ElementKind
 from ..errors import InvalidProblem, Unsupported
-from ..package_files import text_of
 from ..values import short_repr
+from .package_files import text_of
 from .registry import Registered
 from .sku import KernelSku, PrecisionGuarantee
 

@@ -101,7 +101,7 @@ class MapFamily(ProgramFamily):
                 yield ("inputs" if name in spec.inputs else "outputs", name, "dims"), f"{text}{hint}"
 
 
-def _is_product(expr: Expr, over: Mapping[str, frozenset[str]]) -> bool:
+def _is_product(expr: Expr, over: dict[str, frozenset[str]]) -> bool:
     """Whether it sums products of two values, each of which varies along a dim of its own."""
     match expr:
         case Reduce(kind="sum", arg=arg, dims=dims):

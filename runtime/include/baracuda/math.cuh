@@ -193,8 +193,9 @@ BARACUDA_WRAPPING(bitwise_xor, ^)
 #undef BARACUDA_WRAPPING
 // Whether 32 bits hold both, and neither is negative: then a division takes a fraction of the time.
 __device__ inline bool are_short(i64 a, i64 b) { return (u64(a) | u64(b)) >> 32 == 0; }
-// a / b of 32 bits, and anything if b is 0. In steps, so that divisions by one number share those that depend on it alone: an estimate
-// of 2^32 / b that is never too large, one step of Newton's method, and a quotient that is at most two too small.
+// a / b of 32 bits, and anything if b is 0. In steps, so that divisions by one number share those that depend on it
+// alone: an estimate of 2^32 / b that is never too large, one step of Newton's method, and a quotient that is at most
+// two too small.
 __device__ inline u32 short_quotient(u32 a, u32 b) {
 #ifdef BARACUDA_HOST
     return b == 0 ? 0 : a / b;

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from baracuda.runtime.package_files import text_of
+from baracuda.runtime.plans.package_files import text_of
 
 
 @pytest.mark.parametrize("kind", ["folder", "archive", "folder without a module"])

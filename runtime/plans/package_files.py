@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from importlib import import_module
+from typing import Any
 
 
 def text_of(package: str, name: str) -> str:
     """The text of a file beside a package's modules, wherever its loader has it."""
     module = import_module(package)
-    loader = getattr(module.__spec__, "loader", None)
+    loader: Any = getattr(module.__spec__, "loader", None)
     if module.__file__ is None or not hasattr(loader, "get_data"):
         from importlib.resources import files
 

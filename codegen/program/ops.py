@@ -159,6 +159,11 @@ def _function(
     return Op(name, 1, f"math::{name}({{}})", numpy, 2 * ulps, spread or _at_the_ends(numpy, lowest, highest))
 
 
+def _safe_sqrt(xp: Any, a: Any) -> Any:
+    """The square root, but with the slope 0 at 0."""
+    return xp.where(a == 0.0, 0.0 * a, xp.sqrt(xp.where(a == 0.0, 1.0, a)))
+
+
 def _function_of_two(name: str, ulps: float, numpy: Callable[..., Any], spread: Spread) -> Op:
     return Op(name, 2, f"math::{name}({{}}, {{}})", numpy, 2 * ulps, spread)
 
@@ -205,6 +210,7 @@ OPS: dict[str, Op] = {
         _integral("ceil", "ceil"),
         _integral("round", "rint"),
         _function("sqrt", 0.5, lowest=0.0),
+        replace(_function("safe_sqrt", 0.5, _safe_sqrt, lowest=0.0), cuda="math::sqrt({})"),
         _function("rsqrt", 2, lambda xp, a: 1 / xp.sqrt(a), lowest=0.0),
         replace(_function("exp", 2), cuda="math::exp_for<T>({})"),
         _function("exp2", 2),

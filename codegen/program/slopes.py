@@ -17,6 +17,7 @@ RULES: dict[str, tuple[str, ...]] = {
     "maximum": ("where(a > b, g, where(a < b, 0.0, 0.5 * g))", "where(b > a, g, where(b < a, 0.0, 0.5 * g))"),
     "minimum": ("where(a < b, g, where(a > b, 0.0, 0.5 * g))", "where(b < a, g, where(b > a, 0.0, 0.5 * g))"),
     "sqrt": ("0.5 * g / r",),
+    "safe_sqrt": ("where(r == 0, 0.0, 0.5 * g / r)",),
     "rsqrt": ("-0.5 * g * r * r * r",),
     "exp": ("g * r",),
     "exp2": ("0.6931471805599453 * g * r",),

@@ -240,16 +240,15 @@ struct Program : MapProgram {
 template <typename T> using dy_type = BARACUDA_TYPE_DY;
 struct Program : MapProgram {
     template <template <class> class Of> struct Reduced {
-        Of<Sum<acc_t, false>> root_x_;
+        Of<Sum<acc_t, false>> the_sum_;
         template <class F, class... Lists> __device__ static constexpr void each(const F& f, Lists&... of) {
-            f(of.root_x_...);
+            f(of.the_sum_...);
         }
     };
-    struct Args : WalkArgs<4> {
+    struct Args : WalkArgs<3> {
         Array<const dy_type<T>, 0> dy_;
         Array<const T, 1> x_;
-        Array<bool, 2> dx_part_norm2_held_;
-        Array<acc_of<T>, 3> dx_part2_norm2_held_;
+        Array<acc_of<T>, 2> dx_part_norm2_held_;
         Reduced<ScratchOf> parts;
     };
 
@@ -258,22 +257,20 @@ struct Program : MapProgram {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane, Reduced<ValueOf>& term) {
                 const acc_t x_ = acc_t(lane.in(args.x_));
-                term.root_x_ = x_ * x_;
+                term.the_sum_ = x_ * x_;
             });
         }
     };
 
     // The outputs of sums.
-    struct Epilogue : Body<Reads<&Args::dy_>, Writes<&Args::dx_part_norm2_held_, &Args::dx_part2_norm2_held_>> {
+    struct Epilogue : Body<Reads<&Args::dy_>, Writes<&Args::dx_part_norm2_held_>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
                 const acc_t dy_ = acc_t(lane.in(args.dy_));
-                const acc_t root_x_ = reduced.root_x_;
-                const acc_t the_sqrt_ = math::sqrt(root_x_);
-                const bool dx_part_ = root_x_ == acc_t(0.0);
-                const acc_t dx_part2_ = dy_ / the_sqrt_;
-                lane.store(args.dx_part_norm2_held_, bool(dx_part_));
-                lane.store(args.dx_part2_norm2_held_, acc_of<T>(dx_part2_));
+                const acc_t the_sum_ = reduced.the_sum_;
+                const acc_t y_ = math::sqrt(the_sum_);
+                const acc_t dx_part_ = acc_t(2.0) * (y_ == acc_t(0) ? acc_t(0.0) : acc_t(0.5) * dy_ / y_);
+                lane.store(args.dx_part_norm2_held_, acc_of<T>(dx_part_));
             });
         }
     };
@@ -282,21 +279,19 @@ struct Program : MapProgram {
 
 #if BARACUDA_PASS == 8
 struct Program : MapProgram {
-    struct Args : WalkArgs<4> {
+    struct Args : WalkArgs<3> {
         Array<const T, 0> x_;
-        Array<const bool, 1> dx_part_norm2_held_;
-        Array<const acc_of<T>, 2> dx_part2_norm2_held_;
-        Array<T, 3> dx_;
+        Array<const acc_of<T>, 1> dx_part_norm2_held_;
+        Array<T, 2> dx_;
     };
 
     // The values of cells.
-    struct Cells : Body<Reads<&Args::x_, &Args::dx_part_norm2_held_, &Args::dx_part2_norm2_held_>, Writes<&Args::dx_>> {
+    struct Cells : Body<Reads<&Args::x_, &Args::dx_part_norm2_held_>, Writes<&Args::dx_>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane) {
                 const acc_t x_ = acc_t(lane.in(args.x_));
-                const bool dx_part_norm2_held_ = bool(lane.in(args.dx_part_norm2_held_));
-                const acc_t dx_part2_norm2_held_ = acc_t(lane.in(args.dx_part2_norm2_held_));
-                lane.store(args.dx_, T(dx_part_norm2_held_ ? acc_t(0.0) : dx_part2_norm2_held_ * x_));
+                const acc_t dx_part_norm2_held_ = acc_t(lane.in(args.dx_part_norm2_held_));
+                lane.store(args.dx_, T(dx_part_norm2_held_ * x_));
             });
         }
     };
@@ -422,10 +417,10 @@ struct Program : MapProgram {
 // @lines 9 -54 17 0 59 1*3 -57 1 22 9 8 4 -52 58 -10 4 -52 58 4 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2*4 1 2*2
 // @lines 0*2 12 5 1 templates/map_bodies.jinja:40 1 22 9 -54 0 17 59 1*3 -57 1 22 9 12 -57 5 62 1*2
 // @lines templates/map.cu.jinja:100 2 1 -76 6 12 26 2 0*4 17 1 templates/map_bodies.jinja:40 1 0 22 9 -54 0*3 14 62 1*2
-// @lines templates/map.cu.jinja:100 2 1 -76 6 12 15 2*4 1 2*2 0*3 12 5 1 templates/map_bodies.jinja:40 1 22 9 -54 17 59
-// @lines 1*3 -57 1 22 9 -54 66 -57 0*2 5 0 62 1*2 templates/map.cu.jinja:100 2 1 -76 18 26 2 0*3 17 1
-// @lines templates/map_bodies.jinja:40 1 22 9 -54 0*2 14 62 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2*4 1 2*2 0 12
-// @lines 5 1 templates/map_bodies.jinja:40 1 22 9 -54 17 59 1*3 -57 1 22 9 12 -52 62 1*2 templates/map.cu.jinja:100 2 1
+// @lines templates/map.cu.jinja:100 2 1 -76 6 12 15 2*4 1 2*2 0*2 12 5 1 templates/map_bodies.jinja:40 1 22 9 -54 17 59
+// @lines 1*3 -57 1 22 9 -54 66 -57 0 5 62 1*2 templates/map.cu.jinja:100 2 1 -76 18 26 2 0*2 17 1
+// @lines templates/map_bodies.jinja:40 1 22 9 -54 0 14 62 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2*4 1 2*2 0 12 5
+// @lines 1 templates/map_bodies.jinja:40 1 22 9 -54 17 59 1*3 -57 1 22 9 12 -52 62 1*2 templates/map.cu.jinja:100 2 1
 // @lines -76 18 15 2*4 1 2*2 0*3 12 5 1 templates/map_bodies.jinja:40 1 22 9 -54 0 17 59 1*3 -57 1 22 9 12 -57 0 5 0 62
 // @lines 1*2 templates/map.cu.jinja:100 2 1 -76 6 12 26 2 0*5 17 1 templates/map_bodies.jinja:40 1 0 22 9 -54 0*4 14
 // @lines 0*2 62 1*2 templates/map.cu.jinja:100 2 1 3 1

@@ -48,8 +48,8 @@ struct Program : MapProgram {
                     lane.store(args.y_, acc_of<T>(y_));
                 }
                 if constexpr (KIND == Kind::norm2) {
-                    const acc_t root_x_ = reduced.y_;
-                    lane.store(args.y_, acc_of<T>(root_x_ == acc_t(0.0) ? acc_t(0.0) : math::sqrt(root_x_)));
+                    const acc_t y_sum_ = reduced.y_;
+                    lane.store(args.y_, acc_of<T>(math::sqrt(y_sum_)));
                 }
                 if constexpr (KIND == Kind::norm_inf) {
                     const acc_t y_ = reduced.y_;

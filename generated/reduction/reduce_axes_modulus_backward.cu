@@ -42,18 +42,16 @@ struct Program : MapProgram {
 #if BARACUDA_PASS == 2
 struct Program : MapProgram {
     template <template <class> class Of> struct Reduced {
-        Of<Sum<acc_t>> root_x_;
+        Of<Sum<acc_t>> the_sum_;
         template <class F, class... Lists> __device__ static constexpr void each(const F& f, Lists&... of) {
-            f(of.root_x_...);
+            f(of.the_sum_...);
         }
     };
-    struct Args : WalkArgs<6> {
+    struct Args : WalkArgs<4> {
         Array<const acc_of<T>, 0> dy_;
         Array<const T, 1> x_;
-        Array<bool, 2> dx_re_part_norm2_held_;
-        Array<acc_of<T>, 3> dx_re_part2_norm2_held_;
-        Array<bool, 4> dx_im_part_norm2_held_;
-        Array<acc_of<T>, 5> dx_im_part2_norm2_held_;
+        Array<acc_of<T>, 2> dx_re_part_norm2_held_;
+        Array<acc_of<T>, 3> dx_im_part_norm2_held_;
         Reduced<ScratchOf> parts;
     };
 
@@ -62,27 +60,22 @@ struct Program : MapProgram {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane, Reduced<ValueOf>& term) {
                 const Complex<acc_t> x_ = Complex<acc_t>(lane.in(args.x_));
-                term.root_x_ = x_.real * x_.real + x_.imag * x_.imag;
+                term.the_sum_ = x_.real * x_.real + x_.imag * x_.imag;
             });
         }
     };
 
     // The outputs of sums.
-    struct Epilogue : Body<Reads<&Args::dy_>, Writes<&Args::dx_re_part_norm2_held_, &Args::dx_re_part2_norm2_held_,
-        &Args::dx_im_part_norm2_held_, &Args::dx_im_part2_norm2_held_>> {
+    struct Epilogue : Body<Reads<&Args::dy_>, Writes<&Args::dx_re_part_norm2_held_, &Args::dx_im_part_norm2_held_>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
                 const acc_t dy_ = acc_t(lane.in(args.dy_));
-                const acc_t root_x_ = reduced.root_x_;
-                const acc_t the_sqrt_ = math::sqrt(root_x_);
-                const bool dx_re_part_ = root_x_ == acc_t(0.0);
-                const acc_t dx_re_part2_ = dy_ / the_sqrt_;
-                const bool dx_im_part_ = root_x_ == acc_t(0.0);
-                const acc_t dx_im_part2_ = dy_ / the_sqrt_;
-                lane.store(args.dx_re_part_norm2_held_, bool(dx_re_part_));
-                lane.store(args.dx_re_part2_norm2_held_, acc_of<T>(dx_re_part2_));
-                lane.store(args.dx_im_part_norm2_held_, bool(dx_im_part_));
-                lane.store(args.dx_im_part2_norm2_held_, acc_of<T>(dx_im_part2_));
+                const acc_t the_sum_ = reduced.the_sum_;
+                const acc_t y_ = math::sqrt(the_sum_);
+                const acc_t dx_re_part_ = acc_t(2.0) * (y_ == acc_t(0) ? acc_t(0.0) : acc_t(0.5) * dy_ / y_);
+                const acc_t dx_im_part_ = acc_t(2.0) * (y_ == acc_t(0) ? acc_t(0.0) : acc_t(0.5) * dy_ / y_);
+                lane.store(args.dx_re_part_norm2_held_, acc_of<T>(dx_re_part_));
+                lane.store(args.dx_im_part_norm2_held_, acc_of<T>(dx_im_part_));
             });
         }
     };
@@ -91,27 +84,23 @@ struct Program : MapProgram {
 
 #if BARACUDA_PASS == 3
 struct Program : MapProgram {
-    struct Args : WalkArgs<6> {
+    struct Args : WalkArgs<4> {
         Array<const T, 0> x_;
-        Array<const bool, 1> dx_re_part_norm2_held_;
-        Array<const acc_of<T>, 2> dx_re_part2_norm2_held_;
-        Array<const bool, 3> dx_im_part_norm2_held_;
-        Array<const acc_of<T>, 4> dx_im_part2_norm2_held_;
-        Array<T, 5> dx_;
+        Array<const acc_of<T>, 1> dx_re_part_norm2_held_;
+        Array<const acc_of<T>, 2> dx_im_part_norm2_held_;
+        Array<T, 3> dx_;
     };
 
     // The values of cells.
-    struct Cells : Body<Reads<&Args::x_, &Args::dx_re_part_norm2_held_, &Args::dx_re_part2_norm2_held_,
-        &Args::dx_im_part_norm2_held_, &Args::dx_im_part2_norm2_held_>, Writes<&Args::dx_>> {
+    struct Cells : Body<Reads<&Args::x_, &Args::dx_re_part_norm2_held_, &Args::dx_im_part_norm2_held_>,
+        Writes<&Args::dx_>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane) {
                 const Complex<acc_t> x_ = Complex<acc_t>(lane.in(args.x_));
-                const bool dx_re_part_norm2_held_ = bool(lane.in(args.dx_re_part_norm2_held_));
-                const acc_t dx_re_part2_norm2_held_ = acc_t(lane.in(args.dx_re_part2_norm2_held_));
-                const bool dx_im_part_norm2_held_ = bool(lane.in(args.dx_im_part_norm2_held_));
-                const acc_t dx_im_part2_norm2_held_ = acc_t(lane.in(args.dx_im_part2_norm2_held_));
-                const acc_t dx_re_ = dx_re_part_norm2_held_ ? acc_t(0.0) : dx_re_part2_norm2_held_ * x_.real;
-                const acc_t dx_im_ = dx_im_part_norm2_held_ ? acc_t(0.0) : dx_im_part2_norm2_held_ * x_.imag;
+                const acc_t dx_re_part_norm2_held_ = acc_t(lane.in(args.dx_re_part_norm2_held_));
+                const acc_t dx_im_part_norm2_held_ = acc_t(lane.in(args.dx_im_part_norm2_held_));
+                const acc_t dx_re_ = dx_re_part_norm2_held_ * x_.real;
+                const acc_t dx_im_ = dx_im_part_norm2_held_ * x_.imag;
                 lane.store(args.dx_, T(Complex<acc_t>{dx_re_, dx_im_}));
             });
         }
@@ -238,9 +227,9 @@ struct Program : MapProgram {
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
 // @lines templates/map.cu.jinja:1 1 4 1*3 18 9 1 8 26 2 0*2 17 1 templates/map_bodies.jinja:40 1 22 9 -54 0 62 -53 0*4
-// @lines 5 58 -10 -53 0 5 58 4 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2*4 1 2*2 0*5 12 5 1
-// @lines templates/map_bodies.jinja:40 1 22 9 -54 17 59 1*3 -57 1 0 22 9 -54 66 -57 0*4 5 0*3 62 1*2
-// @lines templates/map.cu.jinja:100 2 1 -76 18 26 2 0*5 17 1 templates/map_bodies.jinja:40 1 0 22 9 -54 0*4 9 0 5 62
+// @lines 5 58 -10 -53 0 5 58 4 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2*4 1 2*2 0*3 12 5 1
+// @lines templates/map_bodies.jinja:40 1 22 9 -54 17 59 1*3 -57 1 22 9 -54 66 -57 0*2 5 0 62 1*2
+// @lines templates/map.cu.jinja:100 2 1 -76 18 26 2 0*3 17 1 templates/map_bodies.jinja:40 1 0 22 9 -54 0*2 9 0 5 62
 // @lines 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2*4 1 2*2 0 12 5 1 templates/map_bodies.jinja:40 1 22 9 -54 9 8
 // @lines 59 1*3 -57 1 22 9 12 -52 62 1*2 templates/map.cu.jinja:100 2 1 -76 18 15 2*4 1 2*2 0*3 12 5 1
 // @lines templates/map_bodies.jinja:40 1 22 9 -54 0 9 8 0 59 1*3 -57 1 22 9 12 -57 0 5 0 62 1*2

@@ -39,24 +39,18 @@ class ReduceAxesModulusBackwardPlan(rt.MapPlan[ReduceAxesModulusBackwardDescript
     NUMERICS = 3
     EXTENTS = (rt.Extent("input_shape", "x"),)
     GRADIENT = rt.Gradient("reduce_axes_modulus", rt.table(dy="y"), rt.table(dx="x"))
-    AXES = rt.table(dy=(("kept",),), dx_re_part_norm2_held=(("kept",),), dx_re_part2_norm2_held=(("kept",),),
-                    dx_im_part_norm2_held=(("kept",),), dx_im_part2_norm2_held=(("kept",),),
+    AXES = rt.table(dy=(("kept",),), dx_re_part_norm2_held=(("kept",),), dx_im_part_norm2_held=(("kept",),),
                     y_norm_inf_held=(("kept",),), dx_re_part_norm_inf_held=(("kept",),),
                     dx_im_part_norm_inf_held=(("kept",),))
-    HELD = rt.table(dx_re_part_norm2_held="bool", dx_re_part2_norm2_held="acc", dx_im_part_norm2_held="bool",
-                    dx_im_part2_norm2_held="acc", y_norm_inf_held="acc", dx_re_part_norm_inf_held="acc",
-                    dx_im_part_norm_inf_held="acc")
+    HELD = rt.table(dx_re_part_norm2_held="acc", dx_im_part_norm2_held="acc", y_norm_inf_held="acc",
+                    dx_re_part_norm_inf_held="acc", dx_im_part_norm_inf_held="acc")
     PASSES = (
         rt.MapPass(("dy", "x"), ("dx",), kinds=("norm1", "squares")),
         rt.MapPass(
-            ("dy", "x"),
-            ("dx_re_part_norm2_held", "dx_re_part2_norm2_held", "dx_im_part_norm2_held", "dx_im_part2_norm2_held"),
-            kinds=("norm2",), summed=("cell",), sums=("",),
+            ("dy", "x"), ("dx_re_part_norm2_held", "dx_im_part_norm2_held"), kinds=("norm2",), summed=("cell",),
+            sums=("",),
         ),
-        rt.MapPass(
-            ("x", "dx_re_part_norm2_held", "dx_re_part2_norm2_held", "dx_im_part_norm2_held", "dx_im_part2_norm2_held"),
-            ("dx",), kinds=("norm2",),
-        ),
+        rt.MapPass(("x", "dx_re_part_norm2_held", "dx_im_part_norm2_held"), ("dx",), kinds=("norm2",)),
         rt.MapPass(("x",), ("y_norm_inf_held",), kinds=("norm_inf",), summed=("cell",), sums=("",)),
         rt.MapPass(("x", "y_norm_inf_held"), ("dx_re_part_norm_inf_held", "dx_im_part_norm_inf_held"),
                    kinds=("norm_inf",), summed=("cell",), sums=("",)),

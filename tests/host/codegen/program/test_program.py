@@ -46,7 +46,7 @@ FLOATS, INTS, BOOLS = ("a", "b", "c"), ("i", "j"), ("f",)
 KINDS = {**dict.fromkeys(FLOATS, "float"), "s": "float", **dict.fromkeys(INTS, "int"), "n": "int", "f": "bool"}
 SCOPE = Scope(DIMS, {**dict.fromkeys((*FLOATS, *INTS), EACH), "s": frozenset(), "n": frozenset(), "f": frozenset()},
               frozenset({"g"}))  # fmt: skip
-EXACT = ("abs", "sqrt", "floor", "ceil", "round", "trunc", "stop_gradient")
+EXACT = ("abs", "sqrt", "safe_sqrt", "floor", "ceil", "round", "trunc", "stop_gradient")
 INEXACT = tuple(o for o in OPS if OPS[o].rounding > 1)
 JUMPING = ("fmod", "copysign")
 COMPARE = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")

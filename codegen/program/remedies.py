@@ -17,9 +17,7 @@ _OTHERWISE_NAMED = {
     "range": "index(dim) is the place along a dim",
     "arange": "index(dim) is the place along a dim",
     "i32": "i64(x) makes an int; outputs may store it as another",
-    "softmax": "write e = exp(x - max(x, dim)), then e / sum(e, dim)",
-    "dropout": "write where(bernoulli(1 - p, seed, offset, index(dim)), x / (1 - p), 0.0)",
-    **dict.fromkeys(("matmul", "mm", "bmm", "dot", "einsum", "linear"), "a matrix product is sum(a * b, dim)"),
+    **dict.fromkeys(("matmul", "mm", "bmm", "dot", "einsum"), "a matrix product is sum(a * b, dim)"),
     **dict.fromkeys(("cumsum", "cumprod", "scan", "sort", "topk"), "cells have no order; that takes a kernel by hand"),
     **dict.fromkeys(("reshape", "transpose", "concat", "roll", "flip", "pad"), "read at places, as in x[i + 1]"),
 }

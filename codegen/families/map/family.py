@@ -60,7 +60,7 @@ class MapFamily(ProgramFamily):
 
     def notes(self, spec: MapSpec) -> Iterator[tuple[int, str]]:
         """Products of matrices that are computed term by term."""
-        for parts in (split(of) for of in spec.by_kind.values() if self is FAMILY):
+        for parts in map(split, spec.by_kind.values()):
             for line in parts.lines:
                 if text := next((to_source(e) for e in walk(line.expr) if _is_product(e, parts.dims)), ""):
                     yield line.number, f"{text} is computed term by term; `family: matmul` says what tensor cores need"

@@ -88,8 +88,7 @@ def whole(spec: MapSpec) -> Iterator[Finding]:
 def own_memory(spec: MapSpec) -> Iterator[Finding]:
     for name, tensor in spec.outputs.items():
         if tensor.updates is not None:
-            advice = "leave it out" if spec.family == "matmul" else "use `may_alias`"
-            text = f"outputs of the {spec.family} family have memory of their own; {advice}"
+            text = "the map family's outputs have memory of their own; use `may_alias`"
             yield ("outputs", name, "updates"), 0, text
 
 

@@ -77,6 +77,10 @@ class MatmulFamily(MapFamily):
             return spec.tests.batch
         return spec.tests.batch or (dim.of if dim.of in spec.descriptor else None)
 
+    def notes(self, spec: MapSpec) -> Iterator[tuple[int, str]]:
+        """None: what is no product of this family is a sum beside one."""
+        yield from ()
+
     def batch_dim(self, spec: MapSpec) -> str:
         return _batch_dim(spec)
 
@@ -151,7 +155,7 @@ FAMILY = MatmulFamily(
     doc="a program on the elements of products of two arrays",
     model=MapSpec,
     rules=(
-        *(*FIRST, map_rules.dims, rules.sizes, everywhere.conditions, map_rules.own_memory, map_rules.tensors),
+        *(*FIRST, map_rules.dims, rules.sizes, everywhere.conditions, rules.own_memory, map_rules.tensors),
         *(kinds.table, *(kinds.each(rule) for rule in PROGRAM), rules.chunks, *READ, *LAST),
         *(kinds.each(rules.program), rules.aliasing, kinds.each(rules.contradictions), kinds.sorts),
         everywhere.cases,

@@ -57,6 +57,13 @@ def contradictions(spec: MapSpec) -> Iterator[Finding]:
     yield from map_rules.contradictions(spec, passes)
 
 
+def own_memory(spec: MapSpec) -> Iterator[Finding]:
+    for name, tensor in spec.outputs.items():
+        if tensor.updates is not None:
+            text = "the matmul family's outputs have memory of their own; leave `updates` out"
+            yield ("outputs", name, "updates"), 0, text
+
+
 def aliasing(spec: MapSpec) -> Iterator[Finding]:
     """Outputs have memory of their own."""
     for name, output in spec.outputs.items():

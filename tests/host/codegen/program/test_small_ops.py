@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import sys
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from host.own_package import package
 
 from baracuda.checking.problems.problem import Problem
 from baracuda.checking.problems.subject import Subject
 from baracuda.checking.trials.memory import HostMemory
 from baracuda.checking.verify.checks import check_problem
-from baracuda.codegen.emit.generate import generate
 from baracuda.codegen.spec.load import load_folder
 from baracuda.ops import functions
-from baracuda.runtime import REGISTRY, InvalidProblem, SpecError
+from baracuda.runtime import InvalidProblem, SpecError
 
 HEAD = """op: small
 doc: a small op
@@ -79,13 +77,7 @@ RIGHT: dict[str, tuple[str, list[dict[str, Any]]]] = {
 
 
 def _made(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, dict[str, Any]]:
-    (folder / "specs").mkdir()
-    (folder / "specs" / "small.yaml").write_text(text)
-    name = f"small_{len(sys.modules)}"
-    generate(folder / "specs", folder / name)
-    monkeypatch.syspath_prepend(folder)
-    monkeypatch.setattr(REGISTRY, "_rows", {})
-    return import_module(name), load_folder(folder / "specs")
+    return package(folder, text, monkeypatch), load_folder(folder / "specs")
 
 
 @pytest.mark.parametrize("name", RIGHT)
@@ -142,7 +134,7 @@ def test_what_a_gradient_divides_by_is_not_0(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(InvalidProblem, match=r"stride != 0"):
         of["small_backward"](np.ones((2, 3)), wide=4, stride=0)
     said = STRIDED.replace("descriptor:", "require: ['1 <= stride']\ndescriptor:")
-    (tmp_path / "specs" / "small.yaml").write_text(said)
+    (tmp_path / "specs" / "own.yaml").write_text(said)
     spec = load_folder(tmp_path / "specs")["small_backward"].spec
     assert [r.that for r in spec.require if "stride" in r.that] == ["1 <= stride"]
 

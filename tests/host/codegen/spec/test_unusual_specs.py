@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import inspect
 import os
-import sys
 import time
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from host.own_package import package
 from repository import LONG
 
 import baracuda.ops as ops
@@ -50,16 +49,6 @@ reproducibility: {y: []}
 arch: {sm_80: {}}
 tests: {cases: [{n: 3, m: 4}]}
 """
-
-
-def package(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    (folder / "specs").mkdir()
-    (folder / "specs" / "probe.yaml").write_text(text)
-    name = f"strange_{len(sys.modules)}"
-    generate(folder / "specs", folder / name)
-    monkeypatch.syspath_prepend(folder)
-    monkeypatch.setattr(REGISTRY, "_rows", {})
-    return import_module(name)
 
 
 def test_a_category_does_not_hide_what_the_package_uses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,9 +241,7 @@ def test_a_place_beyond_32_bits_is_no_column(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("place", ["1.0", "1.5 - 0.5", "size(cols) / 2", "size(cols) // 2"])
-def test_a_column_may_be_compared_with_any_number(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
-) -> None:
+def test_a_column_may_be_compared_with_any_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     text = PICKED.replace("== at", f"== {place}").replace(", at: {dims: [rows], dtype: i64, doc: a column}", "")
     picked = ops.functions(package(tmp_path, text, monkeypatch))["picked"]
     assert picked(np.ones((1, 2), np.float32)).tolist() == [[0.0, 0.5]]

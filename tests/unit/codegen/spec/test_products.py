@@ -85,6 +85,11 @@ def test_anything_else_is_a_map(tmp_path: Path, before: str, after: str) -> None
         assert spec.family == "map"
 
 
+def test_a_product_updates_nothing(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="the matmul family's outputs have memory of their own; leave `updates` out"):
+        load(tmp_path, PRODUCT.replace("y: {dims: [row, col]}", "y: {dims: [row, col], updates: c}"))
+
+
 @pytest.mark.parametrize(
     ("term", "is_noted"),
     [("a * abs(b)", True), ("relu(a) * b * 2", True), ("a + b", False), ("a * a + b * b", False)],

@@ -13,6 +13,7 @@ import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from types import FunctionType
+from typing import Any
 
 from markupsafe import Markup
 
@@ -133,18 +134,26 @@ def _filled(items: Iterable[str], width: int, between: str = "") -> list[str]:
 
 def _items(value: object) -> tuple[str, list[tuple[str, object]], str]:
     """The opening, the items with their keywords, and the closing of a value's Python."""
-    if isinstance(value, tuple):
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
         return "(", [("", item) for item in value], ")"
     if isinstance(value, Mapping):
         return "rt.table(", [(f"{Name(key)}=", item) for key, item in value.items()], ")"
     if isinstance(value, Call):
         keywords = [(f"{Name(key)}=", item) for key, item in value.keywords.items()]
         return f"rt.{Name(value.name)}(", [*(("", item) for item in value.arguments), *keywords], ")"
-    if is_dataclass(value):
-        values = [(field, getattr(value, field.name)) for field in fields(value)]
-        items = [("" if f.default is MISSING else f"{f.name}=", v) for f, v in values if v != f.default]
+    if is_dataclass(value) or isinstance(value, tuple):
+        defaults = _defaults_of(value)
+        values = [(name, getattr(value, name), default) for name, default in defaults.items()]
+        items = [("" if default is MISSING else f"{name}=", v) for name, v, default in values if v != default]
         return f"rt.{type(value).__name__}(", items, ")"
     raise TypeError(f"no Python of a {type(value).__name__}: {value!r:.80}")
+
+
+def _defaults_of(record: Any) -> dict[str, object]:
+    """The fields of a data class or named tuple, each with its default, or MISSING."""
+    if isinstance(record, tuple):
+        return {name: record._field_defaults.get(name, MISSING) for name in record._fields}  # type: ignore[attr-defined]
+    return {field.name: field.default for field in fields(record)}
 
 
 def in_docstring(text: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 
 import baracuda.runtime as rt
 from baracuda.runtime.arrays.element import BY_NUMPY
-from baracuda.runtime.values import short_repr, text_of
+from baracuda.runtime.values import near, short_repr, text_of
 
 from .signature import Signature
 
@@ -44,8 +43,8 @@ class Caller:
         fields: dict[str, Any] = {}
         for name, value in keywords.items():
             if name not in self._keywords and name not in self._shown:
-                near = get_close_matches(name, self._keywords, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(self._keywords)}"
+                meant = near(name, self._keywords)
+                hint = f"did you mean {meant!r}?" if meant else f"it takes {', '.join(self._keywords)}"
                 raise rt.InvalidProblem(f"{self.__name__} takes no {name!r}; {hint}")
             if name in arrays:
                 raise rt.InvalidProblem(f"{self.__name__} got {name!r} by position and by name")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import baracuda.runtime as rt
 from baracuda.runtime.arrays.tensor import by_ancestry
@@ -22,8 +21,7 @@ _REMEMBERED = 1024  # calls of which a function keeps the plan
 Views = Mapping[str, rt.TensorView]
 
 
-@dataclass(frozen=True, slots=True)
-class _Prepared:
+class _Prepared(NamedTuple):
     plan: Any
     outputs: tuple[Output, ...]  # those that are wanted
     workspace_bytes: int

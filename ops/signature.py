@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
-from difflib import get_close_matches
 from functools import cached_property
 from inspect import Parameter
 from inspect import Signature as PythonSignature
@@ -16,6 +15,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 import baracuda.runtime as rt
+from baracuda.runtime.values import near
 
 from .usual import Value, usual_of
 
@@ -44,8 +44,8 @@ class OfEachOp(Mapping[str, T]):
 
     def __getitem__(self, op: str) -> T:
         if op not in self._plans:
-            near = get_close_matches(str(op), self._plans, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(self._plans)}"
+            meant = near(str(op), self._plans)
+            hint = f"did you mean {meant!r}?" if meant else f"there are {', '.join(self._plans)}"
             raise NoSuchOp(f"{self._package.__name__} has no op {op!r}; {hint}")
         if op not in self._made:
             made = self._make(getattr(self._package, self._plans[op]))

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,7 @@ class Cubin:
     resources: Resources
 
 
-@dataclass(frozen=True, slots=True)
-class WatchedArray:
+class WatchedArray(NamedTuple):
     """An array that kernels may access, and how; strides count elements.
 
     Inputs are read-only; outputs ("out") are uninitialised and must be fully written.

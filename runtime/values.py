@@ -26,6 +26,13 @@ def table(**entries: V) -> dict[str, V]:
     return entries
 
 
+def near(word: str, names: Iterable[str]) -> str | None:
+    """The name that is most like `word`, if one is like it, for messages."""
+    from difflib import get_close_matches  # only where something is wrong
+
+    return next(iter(get_close_matches(word, names, n=1)), None)
+
+
 class _Short(Repr):
     """Prints values of Python's own types; of all others only the type, since their `repr` may run any code."""
 

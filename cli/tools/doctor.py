@@ -127,7 +127,7 @@ def _cache() -> Iterator[Finding]:
 
 def _packs() -> Iterator[Finding]:
     try:
-        for pack in (found := packs()):
+        for pack in (found := tuple(packs())):
             yield Finding("pack", f"{pack.folder}: {len(pack)} kernels for {', '.join(sorted(pack.archs))}")
         if not found:
             yield Finding("pack", "none; kernels are compiled when they are first used")

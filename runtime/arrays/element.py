@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -58,8 +58,7 @@ class ElementKind(StrEnum):
 _BY_TAG = {kind.value: kind for kind in ElementKind}
 
 
-@dataclass(frozen=True, slots=True)
-class Element:
+class Element(NamedTuple):
     """`acc` is the type sums of this type are kept in; `unit_roundoff` is half the
     distance from 1 to the next value. The last three are 0 for types that are not floating; of a complex type, all
     are of its parts.

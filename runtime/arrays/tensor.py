@@ -319,7 +319,7 @@ def _refuse_dtype(dtype: object, name: str) -> NoReturn:
 
 
 def _reader_of(kind: type, name: str) -> Reader:
-    if issubclass(kind, np.ma.MaskedArray):
+    if by_ancestry(kind, _MASKED):
         raise InvalidProblem(f"{name!r} is a masked array, whose mask no kernel reads; pass its data or filled()")
     reader = _derived if issubclass(kind, np.ndarray) else by_ancestry(kind, _LIBRARIES)
     if reader is not None:
@@ -332,6 +332,7 @@ def _reader_of(kind: type, name: str) -> Reader:
     )
 
 
+_MASKED = {"numpy.ma.MaskedArray": True, "numpy.ma.core.MaskedArray": True}  # by name: numpy.ma takes 12 ms to import
 _LIBRARIES: dict[str, Reader] = {"cupy.ndarray": _cupy, "torch.Tensor": _torch}
 _PLACES_BY: dict[Reader, Placer] = {_cupy: _cupy_place, _torch: _torch_place}
 # By type, filled on sight. A place is what a view is made of, and the type: equal places make views that are equal but

@@ -74,7 +74,8 @@ def _header(root: str, name: str) -> _Header | None:
         stamp = (status.st_ctime_ns, status.st_mtime_ns, status.st_size, status.st_ino)
         header = _read.get((root, name))
         if header is None or header.stamp != stamp:
-            data = Path(root, name).read_bytes()
+            with open(f"{root}/{name}", "rb") as file:
+                data = file.read()
             digest = hashlib.sha256(data, usedforsecurity=False).digest()
             text = data.decode(errors="replace")
             header = _Header(stamp, digest, _includes(text, posixpath.dirname(name)))

@@ -18,12 +18,20 @@ _SHOWN = 3  # headers in a message
 
 def packed_cubin(source: KernelSource, arch: str) -> Cubin | None:
     """The code of `source` for `arch` in the first pack that has it, or None. Raises PackError for a damaged pack."""
-    found = packs()
-    for target in stand_ins(arch, {of for pack in found for of in pack.archs}):
-        key = kernel_key(source, target)
-        for pack in found:
-            if target in pack.archs and (kernel := pack.get(key)):
-                log.debug("%s for %s is in the pack %s, for %s", source.symbol, arch, pack.folder, target)
+    if (cubin := _found(source, arch)) is None:
+        others = stand_ins(arch, {of for pack in packs() for of in pack.archs} - {arch})
+        cubin = next((code for other in others if (code := _found(source, other))), None)
+    return cubin
+
+
+def _found(source: KernelSource, arch: str) -> Cubin | None:
+    """The code for exactly this architecture."""
+    key = ""
+    for pack in packs():
+        if arch in pack.archs:
+            key = key or kernel_key(source, arch)
+            if kernel := pack.get(key):
+                log.debug("%s is in the pack %s, for %s", source.symbol, pack.folder, arch)
                 return Cubin(kernel.code, Resources(**kernel.facts["resources"], seconds=0.0))
     return None
 
@@ -41,7 +49,7 @@ def stand_ins(arch: str, packed: Iterable[str]) -> list[str]:
 
 def why_not_packed(source: KernelSource, arch: str, *, include: Path = INCLUDE) -> str:
     """Why no pack has the kernel, in a few words: the nearest thing that one has."""
-    if not (found := packs()):
+    if not (found := tuple(packs())):
         return "no pack is installed"
     return ", ".join([f"the pack {one_line(pack.folder)} {_lack(pack, source, arch, include)}" for pack in found])
 

@@ -7,6 +7,7 @@ from typing import cast
 from ..device import Device, is_device
 from ..errors import InvalidProblem, Unsupported
 from ..values import short_repr, text_of
+from .cuda import CudaDevice
 
 _devices: dict[str, Device] = {}
 
@@ -30,8 +31,6 @@ def _new(name: str) -> Device:
         from ..host import HostDevice
 
         return HostDevice()
-    from .cuda import CudaDevice
-
     return CudaDevice(int(name[5:]))
 
 
@@ -46,6 +45,4 @@ def as_device(device: object) -> Device:
 
 def default_device() -> Device:
     """The first GPU, or the host device if there is none."""
-    from .cuda import CudaDevice
-
     return get_device("cuda:0" if CudaDevice.available() else "host")

@@ -17,10 +17,15 @@ from .pack import Pack
 _added: list[Pack] = []
 
 
-def packs() -> tuple[Pack, ...]:
-    """Every pack, the first to be looked in first. Raises PackError for one that is named but is not there."""
+def packs() -> Iterator[Pack]:
+    """Every pack, the first to be looked in first; wheels are looked for when those before lack a kernel.
+
+    Raises PackError for one that is named but is not there.
+    """
     key = os.environ.get(PUBLIC_KEY, "")
-    return (*_of_variable(os.environ.get(PATHS, ""), key), *_added, *_of_wheels(key))
+    yield from _of_variable(os.environ.get(PATHS, ""), key)
+    yield from tuple(_added)
+    yield from _of_wheels(key)
 
 
 def add(folder: Path) -> None:

@@ -6,9 +6,8 @@ import json
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import PackError
 from ..values import one_line
@@ -16,8 +15,7 @@ from .layout import FORMAT, KERNELS, MANIFEST, code_name, digest_of, facts_diges
 from .signature import verify
 
 
-@dataclass(frozen=True, slots=True)
-class PackedKernel:
+class PackedKernel(NamedTuple):
     """A line of the pack, and the code that it names."""
 
     facts: dict[str, Any]

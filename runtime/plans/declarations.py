@@ -6,12 +6,11 @@ Frontends use this to build descriptors from arrays and to wire a forward to its
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
+class Extent(NamedTuple):
     """How an input determines a descriptor field: by its whole shape, by its axes from `axis` on but for the last
     `behind`, or by its extent along `axis` minus `less`, divided by `times` and the fields `by`.
 
@@ -43,8 +42,7 @@ class Extent:
         return axis + self.behind if self.behind is not None else -axis if axis < 0 else axis + 1
 
 
-@dataclass(frozen=True, slots=True)
-class Gradient:
+class Gradient(NamedTuple):
     """The op that a backward differentiates. Tensors with equal names are the same in both."""
 
     of: str

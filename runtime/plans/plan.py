@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 from ..arrays.arguments import Argument, Named, Views, check, check_aliasing, check_shapes, take
 from ..arrays.element import ElementKind
@@ -35,8 +35,7 @@ Stream = object  # None (the current stream of the arrays' library), a raw handl
 _REMEMBERED = 1024  # selections and geometries kept per plan class and plan
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(NamedTuple):
     """One kernel launch: source, grid, block, and the argument struct as 8-byte words.
 
     With `overlaps`, it uses programmatic dependent launch: it may start while the previous one ends.
@@ -269,9 +268,7 @@ class Plan(Selectable[D]):
         self._load(target, self._sources_on(target, dtypes), lambda: dtypes or {})
         return self
 
-    def _sources_on(
-        self, device: Device, dtypes: Mapping[str, ElementKind | str] | None
-    ) -> Iterable[KernelSource]:
+    def _sources_on(self, device: Device, dtypes: Mapping[str, ElementKind | str] | None) -> Iterable[KernelSource]:
         """Every source that `run` may need on `device`."""
         return self.sources(dtypes=dtypes)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import cached_property
 from importlib import import_module
 from typing import Any
@@ -96,6 +95,8 @@ class KernelRegistry:
     def _closest(self, sku: KernelSku) -> str:
         """A hint: the most similar kernel of the same op, or what to import to register some."""
         if siblings := [str(other) for other in self._rows if (other.category, other.op) == (sku.category, sku.op)]:
+            from difflib import get_close_matches
+
             return f"closest is {get_close_matches(str(sku), siblings, n=1, cutoff=0)[0]!r}"
         modules: dict[str, str] = import_module(_PLANS).MODULES
         plans = [n for n, of in modules.items() if of == f"{sku.category}.{sku.op}" and n.endswith("Plan")]

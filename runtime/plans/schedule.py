@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ..errors import InvalidProblem
 from ..values import short_repr
@@ -41,6 +42,7 @@ class Schedule:
         return f"t{self.threads}" + "".join(f".{name}{value}" for name, value in self.numbers)
 
     @classmethod
+    @lru_cache(maxsize=1024)
     def parse(cls, text: str) -> Schedule:
         """The schedule that prints as `text`."""
         match = _TEXT.fullmatch(text)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 from ..arrays.element import ElementKind
@@ -113,6 +114,9 @@ def _revision(text: str) -> int:
     return int(text)
 
 
+_TILE = re.compile(r"(row|wide)(\d+)x(\d+)x(\d+)(?:x(\d+))?(?:b(\d+))?r(\d+)")
+
+
 @dataclass(frozen=True, slots=True)
 class Tile:
     """How a block covers rows: `lanes` threads per row, `rows` rows per block, `chunks` 16-byte packs per thread.
@@ -161,9 +165,10 @@ class Tile:
         return f"{self.tag}{blocks}r{self.resident}"
 
     @classmethod
+    @lru_cache(maxsize=1024)
     def parse(cls, text: str) -> Tile:
         """The tile that prints as `text`."""
-        match = re.fullmatch(r"(row|wide)(\d+)x(\d+)x(\d+)(?:x(\d+))?(?:b(\d+))?r(\d+)", text)
+        match = _TILE.fullmatch(text)
         if match is None:
             raise InvalidProblem(f"{short_repr(text)} is not a tile; expected row128x1x4r8")
         kind, *numbers = match.groups()

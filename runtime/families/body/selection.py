@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from math import prod
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
@@ -70,8 +69,7 @@ class Launched(NamedTuple):
         return f"needs {self.shared} bytes of shared memory for {self.name}" if self.shared < 0 else None
 
 
-@dataclass(frozen=True, slots=True)
-class BodyKernel:
+class BodyKernel(NamedTuple):
     """The declaration of a launch: formulas over fields, settings, terms and the schedule's numbers."""
 
     name: str
@@ -92,8 +90,7 @@ class BodyKernel:
         return Launched(self.name, (x, y, z), threads, shared, self.overlaps)
 
 
-@dataclass(frozen=True, slots=True)
-class BodySchedule:
+class BodySchedule(NamedTuple):
     """The declaration of a schedule: its architecture and elements, and a formula of the problems that it fits."""
 
     arch: str
@@ -105,8 +102,7 @@ class BodySchedule:
     math: str = "acc"  # what factors are rounded to: "acc", "T" or a MathPrecision
 
 
-@dataclass(frozen=True, slots=True)
-class Scratch:
+class Scratch(NamedTuple):
     """An array of the workspace: its element type ("T", "acc" or a tag) and the formula of its length."""
 
     name: str
@@ -114,8 +110,7 @@ class Scratch:
     size: str
 
 
-@dataclass(frozen=True, slots=True)
-class Box:
+class Box(NamedTuple):
     """What TMA copies at a time: (rows, columns) of a tensor, columns in 128-byte panels."""
 
     tensor: str

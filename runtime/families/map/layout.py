@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...arrays.axes import contiguous_strides
 from ...plans.sku import VECTOR_BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(NamedTuple):
     """A tensor along the last axis, in packs, and its strides along all others."""
 
     operand: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ...arrays.arguments import Views
 from ...arrays.workspace import rounded
@@ -25,8 +25,7 @@ _MAX_GRID_Y = 65535
 _WORD = 4  # bytes of a position
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(NamedTuple):
     """The axes of a reduction by an index.
 
     `keyed`: those along which lists lie: the axes that the array of keys varies along, and those of the index.
@@ -52,7 +51,7 @@ class Listed:
             return tuple(sorted(axes, key=lambda axis: -abs(steps.get(axis, 0))))
 
         keyed = along(self.keyed) if len(self.indexed) == 1 else (*along(self.groups), *self.indexed)
-        return replace(self, keyed=keyed, others=along(self.others))
+        return self._replace(keyed=keyed, others=along(self.others))
 
     def numbers(self, extent: Mapping[Axis, int]) -> dict[Axis, int]:
         """How far lists are apart in their number, along each axis that they lie along."""
@@ -68,8 +67,7 @@ class Listed:
         return (*self.keyed, *self.others)
 
 
-@dataclass(frozen=True, slots=True)
-class ListCut:
+class ListCut(NamedTuple):
     """How lists are reduced, from the shape alone: the order of additions follows from these numbers and their lengths.
 
     A list of more than `section` positions is reduced in sections. `slices` threads share a cell of a list, `parts` one
@@ -84,8 +82,6 @@ class ListCut:
     slices: int
     parts: int
 
-    walk = "lists"
-
     @classmethod
     def of(cls, lists: int, cells: int, keys: int, positions: int, vec: int, schedule: Schedule) -> ListCut:
         vec = vec if cells % vec == 0 else 1
@@ -95,6 +91,10 @@ class ListCut:
             slices *= 2
         shared = min(_OWNERS, 1 << max(0, cells // vec - 1).bit_length())
         return cls(lists, cells, keys, positions, vec, slices, schedule.threads // shared)
+
+    @property
+    def walk(self) -> str:
+        return "lists"
 
     @property
     def section(self) -> int:
@@ -162,8 +162,7 @@ class ListCut:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class ListGeometry:
+class ListGeometry(NamedTuple):
     """The launches of the sort and of the reductions; each waits for the one before."""
 
     order: Geometry
@@ -172,4 +171,4 @@ class ListGeometry:
     def launches(self, views: Views, workspace: int) -> list[Launch]:
         """Of those that have blocks."""
         made = [*self.order.launches(views, workspace), *self.lists.launches(views, workspace)]
-        return [replace(x, overlaps=number > 0) for number, x in enumerate(x for x in made if x.grid[0])]
+        return [x._replace(overlaps=number > 0) for number, x in enumerate(x for x in made if x.grid[0])]

@@ -6,9 +6,9 @@ import math
 import struct
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from ...arrays.arguments import Views
 from ...arrays.axes import split_axes
@@ -56,8 +56,7 @@ class RowDescriptor(Descriptor):
         return larger if larger.col_axes == tuple(axis + 1 for axis in self.col_axes) else None
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(NamedTuple):
     """A descriptor's shape, split."""
 
     shape: tuple[int, ...]

@@ -315,9 +315,9 @@ def row_kernels(
     """
     source = plan.source_file(inline, contraction, flush_subnormals)
     elements, texts = plan.DESCRIPTOR._elements, TILES[tiles] if isinstance(tiles, str) else tiles
+    guarantees = {tag: plan.promised_of(ElementKind(tag)) for tag in elements}
     for tag, text in sorted(by_element(elements, texts), key=lambda row: elements.index(row[0])):
-        element, tile = ElementKind(tag), Tile.parse(text)
-        guarantee = plan.promised_of(element)
+        element, tile, guarantee = ElementKind(tag), Tile.parse(text), guarantees[tag]
         # Elsewhere another tile takes its rows, and adds in another order.
         promised = replace(guarantee, bit_stable_across_arch=False) if tile.arch else guarantee
         yield Registered(plan.sku_of(element, tile.arch or arch, promised, tile), source)

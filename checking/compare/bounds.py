@@ -51,7 +51,16 @@ def _torch_bounds(
     chained: Any = copy(problem)
     chained.depth = lambda dims, count: float(count)
     bounds = tolerances(chained, arrays, exact, types, saved=saved)
-    return {name: _CHAINS[problem.spec.by_hand] * np.asarray(value) for name, value in bounds.items()}
+    return {name: _times(np.asarray(value), _CHAINS[problem.spec.by_hand]) for name, value in bounds.items()}
+
+
+def _times(bound: np.ndarray[Any, Any], factor: float) -> np.ndarray[Any, Any]:
+    """Each part of complex bounds on its own: a product makes NaN of infinite ones."""
+    if bound.dtype.kind != "c":
+        return factor * bound
+    product = np.empty_like(bound)
+    product.real, product.imag = factor * bound.real, factor * bound.imag
+    return product
 
 
 def _saved(

@@ -110,9 +110,9 @@ def _problems(
 
 
 def cost(problem: Problem) -> int:
-    """What `limit` bounds: elements, or for attention, scores."""
+    """What `limit` bounds: elements, for attention scores; of an array without elements those along its other axes."""
     scores = math.prod(int(problem.values[n]) for n in _ATTENTION) if _ATTENTION[2] in problem.values else 0
-    return max(problem.size, scores)
+    return max(problem.size, scores, *[math.prod(n or 1 for n in problem.shape_of(name)) for name in problem.arguments])
 
 
 def _cases(subject: Subject, rng: np.random.Generator) -> Iterator[Mapping[str, Any]]:

@@ -60,7 +60,7 @@ def expect(problem: Problem, arrays: Arrays, hidden: Hidden, types: Mapping[str,
         flat[name] = problem.flat(name, array)
         if name in problem.saved:
             inputs[name] = array.astype(types[name].row.numpy)
-    return Expected(inputs, flat, {name: tensor.detach().cpu().numpy() for name, tensor in outputs.items()})
+    return Expected(inputs, flat, {name: _numbers(tensor) for name, tensor in outputs.items()})
 
 
 def draw_hidden(problem: Problem, style: str, seed: int) -> Hidden:
@@ -94,9 +94,12 @@ def _gradient_of(problem: Problem, name: str) -> str:
 
 
 def _alike(problem: Problem, tensor: TensorSpec) -> str:
-    """An argument over the same dims as a tensor of the forward that has no gradient."""
-    dims = getattr(tensor, "dims", None)
-    return next(name for name in problem.arguments if getattr(problem.spec.tensors[name], "dims", None) == dims)
+    """An argument of the same shape as a tensor of the forward that has no gradient."""
+
+    def shape(of: TensorSpec) -> tuple[Any, Any]:
+        return getattr(of, "dims", None), getattr(of, "shape", None)
+
+    return next(name for name in problem.arguments if shape(problem.spec.tensors[name]) == shape(tensor))
 
 
 def _gradients(
@@ -110,20 +113,28 @@ def _gradients(
         tensor.requires_grad_()
     outputs = values(torch, fields, {name: tensors[name] for name in forward.inputs if name in tensors})
     cotangents = {output: tensors[grad] for grad, output in gradient.cotangents.items() if grad in tensors}
-    loss = sum((outputs[n] * g.reshape(outputs[n].shape)).sum() for n, g in cotangents.items())
     saved = {name: outputs[name] if name in outputs else tensors[name] for name in gradient.saved}
     detached = {name: tensor.detach() for name, tensor in saved.items() if name in problem.arguments}
-    if not getattr(loss, "requires_grad", False):
+    reached = [(outputs[n], g.reshape(outputs[n].shape)) for n, g in cotangents.items() if outputs[n].requires_grad]
+    if not reached:
         return detached | {name: torch.zeros_like(x) for name, x in inputs.items()}, outputs
-    grads = torch.autograd.grad(loss, list(inputs.values()), allow_unused=True, materialize_grads=True)
+    of, slopes = zip(*reached, strict=True)
+    grads = torch.autograd.grad(of, [*inputs.values()], slopes, allow_unused=True, materialize_grads=True)
     return detached | dict(zip(inputs, grads, strict=True)), outputs
 
 
 def _plain(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Inputs for torch: reals in float64, exact types unchanged; contiguous, for not all of torch minds strides."""
-    return np.array(array if array.dtype.kind in "iubc" else array.astype(np.float64), order="C")
+    """Inputs for torch: reals and complex numbers in its widest types, exact ones unchanged; contiguous, for not all of
+    torch minds strides.
+    """
+    wide: Any = {"c": np.complex128}.get(array.dtype.kind, np.float64)
+    return np.array(array if array.dtype.kind in "iub" else array.astype(wide), order="C")
 
 
 def _shaped(problem: Problem, name: str, tensor: Any) -> np.ndarray[Any, Any]:
-    array: np.ndarray[Any, Any] = tensor.detach().cpu().numpy()
-    return array.reshape(problem.shape_of(name))
+    return _numbers(tensor).reshape(problem.shape_of(name))
+
+
+def _numbers(tensor: Any) -> np.ndarray[Any, Any]:
+    array: np.ndarray[Any, Any] = tensor.detach().resolve_conj().cpu().numpy()
+    return array

@@ -54,7 +54,9 @@ def _changed(array: _Array, rng: np.random.Generator) -> _Array:
     share = rng.choice([1.0, rng.random(), 2.0 ** -rng.integers(1, 24)])
     old, new = _wide(flat[places]), _wide(flat[others])
     changed = flat.copy()
-    changed[places] = (old + (new - old) * share).astype(array.dtype)
+    with np.errstate(all="ignore"):  # what lies between infinities is one of them
+        between = old + (new - old) * share
+    changed[places] = np.where(np.isfinite(between), between, new).astype(array.dtype)
     return changed.reshape(array.shape)
 
 

@@ -57,8 +57,8 @@ def _masked_mm(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
 def _topk_softmax(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
     logits = tensors["logits"]
     ids = torch.sort(logits, dim=1, descending=True, stable=True).indices[:, : fields["top_k"]]
-    weights = torch.softmax(logits, 1).gather(1, ids)
-    weights = weights / weights.sum(1, keepdim=True) if fields["renormalize"] else weights
+    few = fields["renormalize"]  # the softmax of those alone, whose slopes are 0 where there is one
+    weights = torch.softmax(logits.gather(1, ids), 1) if few else torch.softmax(logits, 1).gather(1, ids)
     return {"weights": weights, "ids": ids.int()}
 
 

@@ -35,7 +35,13 @@ def values_of(torch: Any, kind: str, x: Any) -> Any:
     return by_kind(UNARY)(torch, {"kind": kind}, {"x": x})["y"]
 
 
+def _softplus(torch: Any) -> Function:
+    """torch's own takes x for it from 20 on."""
+    return lambda x: torch.logaddexp(x, torch.zeros_like(x))
+
+
 UNARY: dict[str, Callable[[Any], Function]] = {
+    "softplus": _softplus,
     "identity": lambda torch: lambda x: x * 1,
     "cube": lambda torch: lambda x: x**3,
     "cbrt": lambda torch: lambda x: torch.sign(x) * torch.abs(x) ** (1 / 3),
@@ -43,7 +49,8 @@ UNARY: dict[str, Callable[[Any], Function]] = {
     "degrees": lambda torch: torch.rad2deg,
     "radians": lambda torch: torch.deg2rad,
     "relu_squared": lambda torch: lambda x: torch.relu(x) ** 2,
-    "gelu_tanh": lambda torch: lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
+    "gelu": lambda torch: lambda x: x * torch.special.erfc(x * -math.sqrt(0.5)) / 2,  # torch's own cancels far below 0
+    "gelu_tanh": lambda torch: lambda x: x * torch.sigmoid(math.sqrt(8 / math.pi) * (x + 0.044715 * x**3)),
     "gelu_quick": lambda torch: lambda x: x * torch.sigmoid(1.702 * x),
 }
 PARAMETRIC: dict[str, Callable[[Any], Function]] = {
@@ -60,7 +67,16 @@ PARAMETRIC: dict[str, Callable[[Any], Function]] = {
     "logit": lambda torch: lambda x, a, b: torch.logit(x, a),
     "pow": lambda torch: lambda x, a, b: torch.pow(x, a),
 }
+
+
+def _but_nan(torch: Any, extreme: Callable[[Any, Any], Any]) -> Function:
+    """Of two numbers, or of the one that is one; slopes go half to each of two that are equal, torch's to the first."""
+    return lambda a, b: torch.where(a.isnan(), b, torch.where(b.isnan(), a, extreme(a, b)))
+
+
 BINARY: dict[str, Callable[[Any], Function]] = {
+    "fmax": lambda torch: _but_nan(torch, torch.maximum),
+    "fmin": lambda torch: _but_nan(torch, torch.minimum),
     "heaviside": lambda torch: lambda a, b: torch.where(a > 0, 1.0, torch.where(a < 0, 0.0, torch.where(a == 0, b, a))),
     "squared_difference": lambda torch: lambda a, b: (a - b) ** 2,
     "absolute_difference": lambda torch: lambda a, b: torch.abs(a - b),
@@ -69,6 +85,7 @@ BINARY: dict[str, Callable[[Any], Function]] = {
     "floor_divide": lambda torch: lambda a, b: torch.div(a, b, rounding_mode="floor"),
 }
 TERNARY: dict[str, Callable[[Any], Function]] = {
+    "clamp": lambda torch: lambda a, b, c, value: torch.minimum(torch.maximum(a, b), c),
     "fma": lambda torch: lambda a, b, c, value: a * b + c,
     "addcmul": lambda torch: lambda a, b, c, value: torch.addcmul(a, b, c, value=value),
     "addcdiv": lambda torch: lambda a, b, c, value: torch.addcdiv(a, b, c, value=value),
@@ -77,15 +94,15 @@ LOSS: dict[str, Callable[[Any], Function]] = {
     "mse": lambda torch: lambda x, t, delta: torch.nn.functional.mse_loss(x, t, reduction="none"),
     "l1": lambda torch: lambda x, t, delta: torch.nn.functional.l1_loss(x, t, reduction="none"),
     "huber": lambda torch: lambda x, t, delta: torch.nn.functional.huber_loss(x, t, reduction="none", delta=delta),
-    "smooth_l1": lambda torch: lambda x, t, delta: torch.nn.functional.smooth_l1_loss(
-        x, t, reduction="none", beta=delta
+    "smooth_l1": lambda torch: (
+        lambda x, t, delta: torch.nn.functional.smooth_l1_loss(x, t, reduction="none", beta=delta)
     ),
     "bce": lambda torch: lambda x, t, delta: -(t * torch.log(x) + (1 - t) * torch.log1p(-x)),
-    "bce_with_logits": lambda torch: lambda x, t, delta: torch.nn.functional.binary_cross_entropy_with_logits(
-        x, t, reduction="none"
+    "bce_with_logits": lambda torch: (
+        lambda x, t, delta: torch.nn.functional.binary_cross_entropy_with_logits(x, t, reduction="none")
     ),
     "kl_div": lambda torch: lambda x, t, delta: torch.xlogy(t, t) - t * x,
-    "soft_margin": lambda torch: lambda x, t, delta: torch.nn.functional.softplus(-t * x),
+    "soft_margin": lambda torch: lambda x, t, delta: _softplus(torch)(-t * x),
     "hinge": lambda torch: lambda x, t, delta: torch.relu(delta - t * x),
     "poisson": lambda torch: lambda x, t, delta: torch.exp(x) - t * x,
 }
@@ -163,7 +180,14 @@ def _in_64_bits(own: dict[str, Callable[[Any], Function]]) -> Callable[..., dict
     return values
 
 
+def _by_none(torch: Any, divided: Function) -> Function:
+    """0 where the divisor is 0, as NumPy says and torch refuses to."""
+    return lambda a, b: torch.where(b == 0, 0, divided(a, torch.where(b == 0, 1, b)))
+
+
 _GATES = ("identity", "sigmoid", "tanh", "relu", "relu_squared", "silu", "gelu", "gelu_tanh", "gelu_quick", "mish")
+
+
 def _linear(torch: Any, fields: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
     before = torch.nn.functional.linear(tensors["x"], tensors["w"], tensors.get("bias"))
     return {"y": values_of(torch, fields["kind"], before)}
@@ -212,6 +236,8 @@ FORWARD: dict[str, Callable[..., dict[str, Any]]] = {
     "int_binary": _in_64_bits(
         {
             "sub": lambda torch: torch.sub,
+            "remainder": lambda torch: _by_none(torch, torch.remainder),
+            "floor_divide": lambda torch: _by_none(torch, torch.floor_divide),
             "left_shift": lambda torch: lambda a, b: a << (b & 7),
             "right_shift": lambda torch: lambda a, b: a >> (b & 7),
             "absolute_difference": lambda torch: lambda a, b: torch.abs(a - b),

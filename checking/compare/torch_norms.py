@@ -59,8 +59,9 @@ def var_mean(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
     axes = [axis for axis in range(x.dim()) if fields["axes_mask"] >> axis & 1]
     if not axes:  # which torch takes for all
         return {"y": (x - x) ** 2 / max(1 - fields["correction"], 0), "mu": x * 1}
-    y, mu = torch.var_mean(x, axes, correction=fields["correction"])
-    return {"y": y, "mu": mu}
+    mu, count = x.mean(axes, keepdim=True), math.prod(x.shape[axis] for axis in axes)
+    rest = max(count - fields["correction"], 0)  # whose slope torch takes for negative
+    return {"y": ((x - mu.detach()) ** 2).sum(axes) / rest, "mu": mu.squeeze(axes)}  # the sum of distances is 0
 
 
 def _normalized(fields: Fields) -> tuple[int, ...]:
@@ -96,10 +97,14 @@ def cross_entropy(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any
     logits, target = tensors["logits"].movedim(axis, -1), tensors["target"].long().movedim(axis, -1)[..., 0]
     counts = (target != fields["ignore_index"]) & (target >= 0) & (target < classes)
     lse = torch.logsumexp(logits, -1)
-    flat, kept = logits.reshape(-1, classes), torch.where(counts, target, -100).reshape(-1)
-    loss = torch.zeros_like(lse) if not classes else torch.nn.functional.cross_entropy(
-        flat, kept, reduction="none", label_smoothing=fields["smoothing"], ignore_index=-100
-    ).reshape(lse.shape)
+    flat, kept = logits.reshape(lse.numel(), classes), torch.where(counts, target, -100).reshape(-1)
+    loss = (
+        torch.zeros_like(lse)
+        if not classes
+        else torch.nn.functional.cross_entropy(
+            flat, kept, reduction="none", label_smoothing=fields["smoothing"], ignore_index=-100
+        ).reshape(lse.shape)
+    )
     loss = torch.where(counts, loss + fields["z_weight"] * lse**2, torch.zeros_like(loss))
     return {"loss": loss.unsqueeze(-1).movedim(-1, axis), "lse": lse.unsqueeze(-1).movedim(-1, axis)}
 

@@ -70,8 +70,14 @@ def _pad(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
 
 
 def _pad_reflected(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
-    widths = [fields[name] for name in ("left", "right", "top", "bottom")]
-    return {"y": torch.nn.functional.pad(tensors["x"], widths, mode="reflect")}
+    """By indices: torch refuses arrays without elements."""
+
+    def places(size: int, before: int, after: int) -> Any:
+        return (size - 1) - ((size - 1) - torch.arange(-before, size + after).abs()).abs()
+
+    height, width = tensors["x"].shape[-2:]
+    rows = places(height, fields["top"], fields["bottom"])
+    return {"y": tensors["x"][..., rows, :][..., places(width, fields["left"], fields["right"])]}
 
 
 def _concat(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
@@ -104,7 +110,7 @@ def _segment_sum(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]
 
 
 def _segment_mean(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
-    ones = {"ids": tensors["ids"], "x": torch.ones_like(tensors["x"][..., :1])}
+    ones = {"ids": tensors["ids"], "x": tensors["x"].new_ones((*tensors["x"].shape[:-1], 1))}
     count = _segments(torch, {**fields, "width": 1}, ones, "sum", 0.0)
     return {"y": _segments(torch, fields, tensors, "sum", 0.0) / count.clamp(min=1), "count": count[:, 0]}
 

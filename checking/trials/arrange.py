@@ -30,13 +30,18 @@ class Arranged:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        return {name: p.view for name, p in self.placed.items()}
+        """A view of each argument that is present."""
+        return {name: placed.view for name, placed in self.placed.items()}
+
+    @property
+    def passed(self) -> dict[str, Any]:
+        """What `run` is given of each argument: a list of parts of the view, or None where there is none."""
+        given: dict[str, Any] = dict.fromkeys(self.problem.spec.arguments)
+        return given | {name: self.problem.passed(name, view) for name, view in self.arguments.items()}
 
     def run(self, plan: Any = None) -> Arrays:
         """Run, wait, check that nothing but outputs was written, and return the outputs."""
-        passed = {name: self.problem.passed(name, view) for name, view in self.arguments.items()}
-        arrays: Any = dict.fromkeys(self.problem.spec.arguments) | passed
-        (plan or self.problem.plan).run(**arrays, workspace=self.workspace)
+        (plan or self.problem.plan).run(**self.passed, workspace=self.workspace)
         self.memory.finish()
         written = self.problem.written
         for name, placed in self.placed.items():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from ..problems.problem import Problem
 from .arrange import arrange
@@ -15,9 +14,7 @@ from .memory import Memory
 def bind(problem: Problem, memory: Memory) -> None:
     """Compile and load what runs for arrays without gaps."""
     arranged = arrange(problem, {}, memory)
-    passed = {name: problem.passed(name, view) for name, view in arranged.arguments.items()}
-    arrays: Any = dict.fromkeys(problem.spec.arguments) | passed
-    problem.plan.bind(**arrays, workspace=arranged.workspace)
+    problem.plan.bind(**arranged.passed, workspace=arranged.workspace)
 
 
 def in_threads(tasks: Iterable[Callable[[], None]], step: Callable[[], None]) -> None:

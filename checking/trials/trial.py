@@ -124,8 +124,7 @@ def _repeat(arranged: Arranged, times: int) -> None:
     buffers: dict[str, Any] = {name: arranged.placed[name].buffer for name in problem.written}
     first = {name: buffers[name].array.copy() for name in sorted(names)}
     poison = {name: _poisoned(arranged, name) for name in buffers}
-    arrays: Any = dict.fromkeys(problem.spec.arguments) | arranged.arguments
-    bound = plan.bind(**arrays, workspace=arranged.workspace)
+    bound = plan.bind(**arranged.passed, workspace=arranged.workspace)
     changed = []
     for _ in range(times):
         for name, buffer in buffers.items():

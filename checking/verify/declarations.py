@@ -65,9 +65,7 @@ def check_entry_points(problem: Problem, memory: Memory) -> None:
     base = arrange(problem, arrays, memory).run()
     for name in ("run_unchecked", "bind"):
         arranged = arrange(problem, arrays, memory)
-        passed = {n: problem.passed(n, view) for n, view in arranged.arguments.items()}
-        arguments: dict[str, Any] = dict.fromkeys(problem.spec.arguments) | passed
-        started = getattr(problem.plan, name)(**arguments, workspace=arranged.workspace)
+        started = getattr(problem.plan, name)(**arranged.passed, workspace=arranged.workspace)
         if started is not None:
             started()
         memory.finish()

@@ -25,7 +25,8 @@ from baracuda.checking.compare.judge import Measured, Outcome, Settings, judge
 from baracuda.checking.compare.search import hardest
 from baracuda.checking.compare.worker import Setup
 from baracuda.checking.executors import Pool
-from baracuda.checking.oracles.accuracy import Accuracy
+from baracuda.checking.oracles.accuracy import Accuracy, compare
+from baracuda.checking.oracles.oracle import explicit, reference, widen
 from baracuda.checking.oracles.references import definition
 from baracuda.checking.problems.problem import Arrays
 from baracuda.checking.problems.subject import Subject
@@ -40,6 +41,7 @@ from baracuda.runtime import ElementKind, InvalidProblem, Unsupported
 from baracuda.runtime.devices.cuda import CudaDevice
 
 SPECS, PACKAGE = installed("baracuda.specs"), "baracuda.generated"
+_AGREED = 4  # problems of each op of which torch's values are compared with the oracle's
 SETTINGS = Settings(0, "host", 1 << 10, 3)
 SHOWN = {"arch": "sm_80", "kernel": "k", "descriptor": "D()", "style": "normal", "layouts": "contiguous"}
 FINE = Outcome("softmax", 1, "f32", **SHOWN, outputs={"y": Measured(0.5, 1e-7, 2e-8)})
@@ -266,6 +268,26 @@ def test_what_is_right_is_within_the_bound(op: str, index: int) -> None:
     outcome = judged(op, index)
     assert not outcome.failure and outcome.outputs and all(0 <= m.ratio <= 1 for m in outcome.outputs.values())
     assert outcome == state.outcome_of(json.loads(json.dumps(asdict(outcome))))
+
+
+@pytest.mark.frontends
+@pytest.mark.filterwarnings("ignore::UserWarning")  # torch's, of variances of one number
+@pytest.mark.parametrize("op", loaded())
+def test_torch_agrees_with_the_oracle(op: str) -> None:
+    """Of problems as they are drawn, empty ones among them: what torch refuses, or computes in another way, shows."""
+    for index in range(_AGREED):
+        drawn = draw(subject(op), 1, index, "host", 1 << 12)
+        problem, settings = drawn.problem, replace(SETTINGS, seed=1)
+        trial = judging.trial_of(drawn, "cpu", settings, memory_of("host"))
+        with np.errstate(all="ignore"):
+            wide = widen(problem, trial.inputs)
+            exact = explicit(problem, wide)
+            if exact is None and problem.forward is None:
+                exact = reference(problem, wide)
+        for argument, name in problem.results.items() if exact else ():  # hand-written gradients need their forward
+            kind = ElementKind.C128 if problem.element.row.numpy.kind == "c" else ElementKind.F64
+            found = compare(np.asarray(trial.exact[argument]), exact[name], trial.allowed[argument], kind)
+            assert found.worst_ratio <= 1, f"{problem.descriptor}, {drawn.style}: {argument!r} is wrong, {found}"
 
 
 @pytest.mark.frontends

@@ -5,21 +5,24 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ..trials.trial import message_of
+from .bits import Differing
 from .case import Case
 from .slab import Slab
 
 _POISON = (0xFF, 0xA5, 0x00, 0x7F)  # of every byte, one after another; all ones read as NaN
 _COMPETING = 1 << 26  # numbers that the competing kernel passes through: longer than any other kernel runs
 _QUEUED = 8  # competing kernels at a time
+_GRAPHS = 16  # of a stream, that may wait to run
+_NO_MEMORY = 2  # cudaErrorMemoryAllocation
 _PATIENCE = 600  # tries of a run that finds no memory, with pauses of 50 ms
 
 
@@ -38,22 +41,48 @@ class Until:
 
 @dataclass
 class Slot:
-    """A stream with its memory, and how many runs of each case, whole and in parts, gave other bits there."""
+    """A stream with its memory, and how many elements of each case, whole and in parts, had other bits there."""
 
     stream: Any
     slab: Slab
     wrong: Any
+    graphs: list[Any] = field(default_factory=list)  # that may still run
+
+    def replay(self, work: Callable[[], None], times: int) -> None:
+        """Record what `work` starts on the stream, and run it so often."""
+        self.stream.begin_capture()
+        try:
+            work()
+        except BaseException:
+            with suppress(Exception):
+                self.stream.end_capture()
+            raise
+        self.graphs.append(graph := self.stream.end_capture())
+        for _ in range(times):
+            graph.launch(self.stream)
+        if len(self.graphs) >= _GRAPHS:
+            self.drain()
+
+    def drain(self) -> None:
+        """Wait until nothing runs."""
+        if self.stream is not None:
+            self.stream.synchronize()
+        self.graphs.clear()
 
 
 @dataclass
 class Load:
-    """What runs, on how many threads and streams; `failures` are of runs that raised something."""
+    """What runs, on how many threads and streams; `failures` are of runs that raised something.
+
+    Tensors stay where they are for `replays` runs of a CUDA graph, so that Python does not take most of the time.
+    """
 
     cases: Sequence[Case]
     library: Any  # NumPy, or CuPy on a GPU
     threads: int
     streams: int
     seed: int = 0
+    replays: int = 1
     runs: int = 0
     retried: int = 0  # runs that found no memory
     failures: dict[str, str] = field(default_factory=dict)
@@ -61,6 +90,7 @@ class Load:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
+        self._differing = Differing(self.library)
         most = max((places.most for case in self.cases for places in case.places), default=0)
         self._slots = [[self._slot(most) for _ in range(self.streams)] for _ in range(self.threads)]
 
@@ -91,7 +121,7 @@ class Load:
 
     @property
     def wrong(self) -> dict[str, int]:
-        """Runs with other bits, by case."""
+        """Elements with other bits, by case."""
         each = [np.asarray(_on_host(slot.wrong)) for slots in self._slots for slot in slots]
         counts = np.sum(each, axis=0)
         named: dict[str, int] = {}
@@ -112,10 +142,9 @@ class Load:
             if self.failures:
                 break
         for slot in slots:
-            if slot.stream is not None:
-                slot.stream.synchronize()
+            slot.drain()
         with self._lock:
-            self.runs, self.retried = self.runs + done, self.retried + tries
+            self.runs, self.retried = self.runs + done * self.replays, self.retried + tries
 
     def _repeated(self, index: int, number: int, slot: Slot, rng: random.Random) -> int:
         """Run until there is memory, and how often there was none."""
@@ -124,27 +153,33 @@ class Load:
                 with nullcontext() if slot.stream is None else slot.stream:
                     self._run(index, number, slot, rng)
                 return turn
-            except MemoryError:
-                time.sleep(0.05)
             except Exception as error:
-                self.failures.setdefault(self.cases[index].name, message_of(error))
-                return turn
+                if not _is_shortage(error):
+                    self.failures.setdefault(self.cases[index].name, message_of(error))
+                    return turn
+                time.sleep(0.05)
         self.failures.setdefault(self.cases[index].name, "there was no memory for 30 s")
         return _PATIENCE
 
     def _run(self, index: int, number: int, slot: Slot, rng: random.Random) -> None:
         problem, places, inputs, outputs, numbers = self.cases[index].turn(number)
         (offsets, end), slab = places.draw(rng, rng.choice(places.units)), slot.slab
-        slab.bytes[:end].fill(_POISON[number % len(_POISON)])
-        for name, bits in inputs.items():
-            slab.words(offsets[name], places.tensors[name])[...] = bits
         stream = {} if slot.stream is None else {"stream": slot.stream}
-        problem.plan.run(**places.arguments(problem, slab, offsets), **stream)
-        for name, bits in outputs.items():
-            other = slab.words(offsets[name], places.tensors[name]) != bits
-            if name in numbers:
-                other = other.reshape(*numbers[name].shape, -1).any(-1) & numbers[name]
-            slot.wrong[index, int(problem is not self.cases[index].problem)] += other.any()
+        arguments = places.arguments(problem, slab, offsets)
+        counts = slot.wrong[index, int(problem is not self.cases[index].problem) :]
+
+        def work() -> None:
+            slab.bytes[:end].fill(_POISON[number % len(_POISON)])
+            for name, bits in inputs.items():
+                slab.words(offsets[name], places.tensors[name])[...] = bits
+            problem.plan.run(**arguments, **stream)
+            for name, bits in outputs.items():
+                self._differing.add(slab.words(offsets[name], places.tensors[name]), bits, numbers.get(name), counts)
+
+        if self.replays > 1:
+            slot.replay(work, self.replays)
+        else:
+            work()
 
     @contextmanager
     def _competing(self) -> Iterator[None]:
@@ -169,6 +204,11 @@ class Load:
                 for _ in range(_QUEUED):
                     self.library.multiply(numbers, numbers, out=numbers)
                 stream.synchronize()
+
+
+def _is_shortage(error: Exception) -> bool:
+    """Whether memory was lacking, for an array or, as CuPy says, for a graph."""
+    return isinstance(error, MemoryError) or getattr(error, "status", None) == _NO_MEMORY
 
 
 def _on_host(array: Any) -> Any:

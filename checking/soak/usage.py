@@ -5,8 +5,10 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import re
 import resource
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -31,7 +33,7 @@ _ALLOWED = {
 class Usage:
     """At a time at which nothing runs."""
 
-    host_bytes: int  # pages of the process
+    host_bytes: int  # pages of the process, but for those that Python keeps for objects to come
     malloc_bytes: int  # given out by the C library
     objects: int  # pieces of memory given out by Python's allocator
     device_bytes: int
@@ -53,7 +55,7 @@ def usage(memory: Memory) -> Usage:
     descriptors, threads = (len(os.listdir(f"/proc/self/{what}")) for what in ("fd", "task"))
     device: Any = get_device(memory.name)
     return Usage(
-        pages * resource.getpagesize(),
+        pages * resource.getpagesize() - _kept_by_python(),
         _malloc_bytes(),
         sys.getallocatedblocks(),
         _device_bytes(memory),
@@ -61,6 +63,33 @@ def usage(memory: Memory) -> Usage:
         threads,
         len(device._kernels),
     )
+
+
+def _kept_by_python() -> int:
+    """Bytes of its arenas that no object has: an arena stays until its last object goes, wherever that lies."""
+    figures = _python_statistics()
+    arenas, given_out = (re.search(pattern, figures) for pattern in _OF_PYTHON)
+    if arenas is None or given_out is None:
+        return 0
+    return int(arenas[1].replace(",", "")) - int(given_out[1].replace(",", ""))
+
+
+_OF_PYTHON = r"bytes/arena *= *([0-9,]+)", r"bytes in allocated blocks *= *([0-9,]+)"
+
+
+def _python_statistics() -> str:
+    """What Python's allocator says of itself, which it writes to the C library's standard error alone."""
+    sys.stderr.flush()
+    before = os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            sys._debugmallocstats()
+        finally:
+            os.dup2(before, 2)
+            os.close(before)
+        file.seek(0)
+        return file.read().decode()
 
 
 class _Mallinfo(ctypes.Structure):

@@ -26,6 +26,7 @@ from ..terminal import Row, progress, show_json, show_table
 
 _PHASES = 5  # after each of them the process is measured
 _STREAMS = {"host": 1}  # has none
+_REPLAYS = 16  # runs at each place, of a GPU that is to run a number of times
 
 
 def soak(
@@ -51,10 +52,11 @@ def soak(
     with load.phase(Until(end=threads)):
         pass  # libraries compile and load what they need
     load.runs = load.retried = 0
+    load.replays = _REPLAYS if runs and device == "cuda" else 1
     rows: list[Row] = []
     measured: list[Usage] = []
     with progress("phases", _PHASES) as step:
-        for until in _phases(runs, minutes):
+        for until in _phases(runs and -(-runs // load.replays), minutes):
             before, began = load.runs, time.monotonic()
             with load.phase(until):
                 wrong += shortage(memory, library)
@@ -65,7 +67,7 @@ def soak(
             step()
             if load.failures:
                 break
-    wrong += [f"{name}: {count} runs have other bits than the first" for name, count in load.wrong.items()]
+    wrong += [f"{name}: {count} words have other bits than in the first run" for name, count in load.wrong.items()]
     wrong += [f"{name}: {message}" for name, message in load.failures.items()]
     wrong += grown(measured)
     _show(load, rows, wrong, get_device(memory.name).arch, as_json)

@@ -20,7 +20,7 @@ from baracuda.checking.problems.problem import Problem
 from baracuda.checking.problems.subject import Subject
 from baracuda.checking.soak import shortage as shortages
 from baracuda.checking.soak.slab import Places
-from baracuda.checking.soak.usage import Usage, grown
+from baracuda.checking.soak.usage import Usage, grown, usage
 from baracuda.checking.trials.memory import memory_of
 from baracuda.cli.main import main
 from baracuda.codegen.spec.load import load_folder
@@ -75,7 +75,7 @@ def test_other_bits_are_found(after: Callable[[Call], None]) -> None:
     after(lambda number, arrays: flip(arrays["y"]) if number == 50 else None)
     code, found = soak()
     assert code == 1 and len(found["wrong"]) == 1
-    assert "1 runs have other bits than the first" in found["wrong"][0]
+    assert "1 words have other bits than in the first run" in found["wrong"][0]
 
 
 def test_other_bits_in_a_part_of_a_batch_are_found(after: Callable[[Call], None]) -> None:
@@ -151,6 +151,18 @@ def test_growth_has_its_limits() -> None:
     ]  # fmt: skip
     many, more = (replace(small, objects=1_000_000 * share // 100) for share in (100, 102))
     assert grown([many, more]) == []
+
+
+def test_pages_that_python_keeps_do_not_count() -> None:
+    memory = memory_of("host")
+    before = usage(memory)
+    objects: list[Any] = [bytes(400) for _ in range(400_000)]  # 160 MB
+    full = usage(memory)
+    objects[:] = objects[::100]  # some in each of the allocator's arenas
+    after = usage(memory)
+    assert full.host_bytes - before.host_bytes > 120 << 20
+    assert abs(after.host_bytes - before.host_bytes) < 16 << 20
+    assert len(objects) == 4000
 
 
 def test_tensors_lie_apart_and_elsewhere_each_time() -> None:

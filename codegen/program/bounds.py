@@ -64,9 +64,7 @@ class Arithmetic:
     rounded: float = 0.0
 
 
-def bound(
-    lines: Iterable[Line], inputs: Mapping[str, Bounded], space: Space, how: Arithmetic
-) -> dict[str, Bounded]:
+def bound(lines: Iterable[Line], inputs: Mapping[str, Bounded], space: Space, how: Arithmetic) -> dict[str, Bounded]:
     """Running error analysis (Higham, Accuracy and Stability of Numerical Algorithms, section 3.3) of the program."""
     names = {n: Bounded(_whole(b.value), 0.0) if is_discrete(b.value) else b for n, b in inputs.items()}
     reader = _Bounds(names, space, how)
@@ -215,7 +213,8 @@ class _Bounds:
             sizes[side], most[side] = sizes[side] * size, most[side] * (size + weight.error)
         moved = sums(sizes[0] + errors[0], errors[1]) + sums(errors[0], sizes[1])
         moved = np.where(np.isnan(moved), np.inf, moved)  # 0 times a factor in any doubt
-        along = tuple(dim for dim in dims if all(has_axis(of.value, dim, self.space) for of in (a, b)))
+        one = [dim for dim in dims if self.space.count((dim,)) == 1]  # of which no array shows whether it is along it
+        along = tuple(dim for dim in dims if dim in one or all(has_axis(of.value, dim, self.space) for of in (a, b)))
         count = self.space.count(along)
         if chosen := tuple(dim for dim in dims if holds is not None and has_axis(holds, dim, self.space)):
             most_chosen = int(np.max(np.sum(holds, axis=self.space.axes(chosen)), initial=0))

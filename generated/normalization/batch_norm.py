@@ -53,7 +53,7 @@ class BatchNormPlan(rt.MapPlan[BatchNormDescriptor]):
                     doc="running_var with this batch"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch")
-    NUMERICS = 2
+    NUMERICS = 3
     EXTENTS = (rt.Extent("batch", "x", axis=0), rt.Extent("channels", "x", axis=1),
                rt.Extent("pixels", "x", axis=2, behind=0))
     AXES = rt.table(gamma=(("channel",),), beta=(("channel",),), running_mean=(("channel",),),

@@ -44,6 +44,7 @@ class GroupNormPlan(rt.MapPlan[GroupNormDescriptor]):
                     doc="reciprocal standard deviation of each group, saved for the backward"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch")
+    NUMERICS = 2
     EXTENTS = (
         rt.Extent("batch", "x", axis=0),
         rt.Extent("width", "x", axis=1, by=("groups",)),

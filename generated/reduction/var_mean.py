@@ -36,7 +36,7 @@ class VarMeanPlan(rt.MapPlan[VarMeanDescriptor]):
         rt.Argument("mu", "out", "array", dtypes=("acc", "T"), doc="means"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch")
-    NUMERICS = 3
+    NUMERICS = 4
     EXTENTS = (rt.Extent("input_shape", "x"),)
     AXES = rt.table(y=(("kept",),), mu=(("kept",),))
     SUMMED = ("cell",)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
-from typing import ClassVar, Self
+from typing import ClassVar, NamedTuple, Self
 
 from ...errors import InvalidProblem
 from ...plans.descriptor import Descriptor
@@ -23,7 +22,7 @@ _WORTH_SPLITTING = 4  # turns of a block: below that, a second launch costs more
 _MANY_CELLS, _MANY_TERMS = 100_000, 16
 _ENOUGH_BLOCKS = 1056  # eight for each of an H200's multiprocessors
 _PLACE = 16  # bytes of an extreme and its place; of moments, which are more, a multiprocessor has two blocks, not four
-_MOSTLY_FULL = 0.2  # of a single wave, what may be idle
+_NEARLY_FULL, _MOSTLY_FULL = 0.05, 0.2  # of a single wave, what is next to nothing idle, and what may be
 _TURNS_OF_INVARIANT = 64  # of a block, of a sum with one order for all batches: with fewer, other blocks take a part
 _WARP = 32
 Axis = tuple[str, int]  # of a dim, counted from the front
@@ -84,8 +83,7 @@ class MapDescriptor(Descriptor):
         return {dim: given.get(dim, rest) for dim in self._axes}
 
 
-@dataclass(frozen=True, slots=True)
-class IndexSpace:
+class IndexSpace(NamedTuple):
     """The axes of all dims in row-major order, each with its extent.
 
     Along those `beside` there are no cells: they are axes of arrays that are read at computed places.
@@ -162,8 +160,7 @@ def _axes_along(
     return along
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(NamedTuple):
     """How sums are split, from the shape alone: the order of every addition follows from these numbers.
 
     ROWS: an owner is a kept cell, whose terms come in packs along the last axis. COLUMNS: an owner is a pack of kept
@@ -202,7 +199,7 @@ class Cut:
             while few and slices > _WARP and _blocks(kept, threads, slices // 2) >= max(blocks, _ENOUGH_BLOCKS):
                 slices //= 2
         else:
-            slices = threads // min(threads, power_of_two(all_owners))
+            slices = least = threads // min(threads, power_of_two(all_owners))
             most = min(threads // 32, units // packs)
             while 2 * slices <= most and _blocks(all_owners, threads, slices) < blocks:
                 slices *= 2
@@ -210,10 +207,14 @@ class Cut:
         turn = slices * packs  # what a block takes at a time
         turns = -(-units // turn)
         splits = 1 if turns < _WORTH_SPLITTING else max(1, min(-(-blocks // max(1, groups)), turns))
-        if splits > 1 and not last_is_summed:
+        if splits > 1 and groups and not last_is_summed:
+            splits = _filling(splits, groups, turns, wave=max(1, blocks // 2))
             wave = blocks // (4 if part_bytes > _PLACE else 2)
-            alone = _in_one_wave(groups, turns, wave) if part_bytes >= _PLACE and run % vec == 0 else 0
-            splits = alone or _filling(splits, groups, turns, wave=max(1, blocks // 2))
+            alone = part_bytes >= _PLACE and run % vec == 0
+            if alone and (way := _in_one_wave(all_owners, units, (least, slices), schedule, wave)):
+                slices, splits = way
+                groups, turn = _blocks(all_owners, threads, slices), slices * packs
+                turns = -(-units // turn)
         per_split = -(-turns // splits) * turn
         splits = max(1, -(-units // max(1, per_split)))
         return cls("rows" if last_is_summed else "columns", kept, units, slices, groups, splits, per_split)
@@ -257,8 +258,7 @@ class Cut:
         return in_block if self.splits == 1 else in_block + 3 + _log(self.reduce_slices(schedule))
 
 
-@dataclass(frozen=True, slots=True)
-class CellCut:
+class CellCut(NamedTuple):
     """How cells are dealt to blocks: neighbours per block, and copies of them."""
 
     cells: int
@@ -293,15 +293,22 @@ def _filling(least: int, groups: int, turns: int, wave: int) -> int:
     return min(range(least, min(2 * least, turns) + 1), key=lambda splits: _idle(splits, groups, turns, wave))
 
 
-def _in_one_wave(groups: int, turns: int, wave: int) -> int:
-    """How many parts fill most of a single wave; 0 if none do.
+def _in_one_wave(
+    owners: int, units: int, slices: tuple[int, int], schedule: Schedule, wave: int
+) -> tuple[int, int] | None:
+    """As many slices, between the least and the most, and parts as fill most of a single wave, if any do.
 
-    Blocks that keep much, or compute much, then do so once. Of bf16 16384x14336 by the first axis, argmax takes 173 us
-    of an H100, in 2072 blocks 179, a variance 183 and 202. Where cells are no packs, more blocks hide more: 434 and
-    253 us with 14335 columns.
+    Blocks that keep much, or compute much, do so once then. Of bf16 16384x14336 by the first axis, argmax takes 173 us
+    of an H100, in 2072 blocks 179, a variance 183 and 202. With 4 slices, in 252 blocks, that takes 148 us of an H200,
+    with 8 in 224 blocks 159. Where cells are no packs, more blocks hide more: 434 and 253 us with 14335 columns.
     """
-    splits = min(wave // max(1, groups), turns)
-    return splits if splits and _idle(splits, groups, turns, wave) <= _MOSTLY_FULL else 0
+    idle = {}
+    for bits in range(_log(slices[1]), _log(slices[0]) - 1, -1):
+        groups, turns = _blocks(owners, schedule.threads, 1 << bits), -(-units // ((1 << bits) * schedule["packs"]))
+        if splits := min(wave // groups, turns):
+            idle[1 << bits, splits] = _idle(splits, groups, turns, wave)
+    best = next((way for way in idle if idle[way] <= _NEARLY_FULL), min(idle, key=lambda way: idle[way], default=None))
+    return best if best and idle[best] <= _MOSTLY_FULL else None
 
 
 def _idle(splits: int, groups: int, turns: int, wave: int) -> float:

@@ -224,10 +224,17 @@ template <typename A, int STEPS, int N> struct StepTerms<Spread<A>, STEPS, N> {
             const auto exists = [&](int t) { return ALL || o + t % LANES < live[t / LANES]; };
             const auto value = [&](int t) { return of[t / LANES][o + t % LANES]; };
             mean[o] = tree<0, MOST>([&](int t) { return exists(t) ? value(t) : A(0); }) * scale;
-            spread[o] = tree<0, MOST>([&](int t) {
-                const A away = value(t) - mean[o];
-                return exists(t) ? away * away : A(0);
-            });
+            spread[o] = squares<0, MOST>([&](int t) { return exists(t) ? value(t) - mean[o] : A(0); });
+        }
+    }
+    // The pairwise sum of COUNT squares.
+    template <int FROM, int COUNT, class F> __device__ static A squares(const F& term) {
+        if constexpr (COUNT == 1) {
+            return term(FROM) * term(FROM);
+        } else if constexpr (COUNT == 2) {
+            return math::fma(term(FROM + 1), term(FROM + 1), squares<FROM, 1>(term));
+        } else {
+            return squares<FROM, COUNT / 2>(term) + squares<FROM + COUNT / 2, COUNT / 2>(term);
         }
     }
     // The pairwise sum of COUNT terms.
@@ -368,7 +375,7 @@ template <typename A, int OUTPUTS> struct ThreadParts<Spread<A>, OUTPUTS> {
 #pragma unroll
         for (int i = 0; i < COUNT; ++i) {
             const A away = (of_mean[i] - mean[i].high) - mean[i].low;
-            spread[i].add(of_spread[i] + away * (away * factor));
+            spread[i].add(math::fma(away, away * factor, of_spread[i]));
             mean[i].add(finite_or(away * part, of_mean[i]));
         }
         count += counted;

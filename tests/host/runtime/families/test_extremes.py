@@ -8,7 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from baracuda.generated import ReduceAxesArgDescriptor, ReduceAxesArgPlan
+from baracuda import ops
+from baracuda.generated import ReduceAxesArgDescriptor, ReduceAxesArgPlan, VarMeanDescriptor, VarMeanPlan
 from baracuda.runtime import PlanPreference
 
 UNSHARED = PlanPreference(schedules=frozenset({"t256.packs4.blocks1"}))  # a thread has many terms
@@ -52,3 +53,20 @@ def test_places_are_cut_into_one_wave_where_cells_are_packs() -> None:
         return plan._cut.blocks * plan._cut.splits
 
     assert 0.8 * 4 * 132 <= blocks(14336) <= 4 * 132 < blocks(14335)
+
+
+@pytest.mark.parametrize("cols", [8, 16, 64, 512])
+def test_blocks_of_one_wave_leave_no_thread_idle(cols: int) -> None:
+    plan = VarMeanPlan.select(VarMeanDescriptor(input_shape=(100_000, cols), axes_mask=1, element="f32"))
+    cut, owners = plan._cut, cols // 4
+    assert cut is not None and cut.walk == "columns" and cut.splits > 1
+    assert min(owners, 256 // cut.slices) * cut.slices == 256
+
+
+@pytest.mark.parametrize("shape", [(5000, 0, 8), (300_000, 0, 8), (4480, 0, 64), (20_000, 64, 0), (0, 64), (9, 0)])
+def test_nothing_is_kept_of_nothing(shape: tuple[int, ...]) -> None:
+    x = np.zeros(shape, np.float32)
+    y, mu = ops.var_mean(x, axes_mask=1)
+    assert y.shape == mu.shape == shape[1:]
+    assert ops.reduce_axes(x, kind="sum", axes_mask=1).shape == shape[1:]
+    assert ops.reduce_axes_arg(x, kind="argmax", axes_mask=1).shape == shape[1:]

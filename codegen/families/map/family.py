@@ -63,7 +63,8 @@ class MapFamily(ProgramFamily):
         for parts in map(split, spec.by_kind.values()):
             for line in parts.lines:
                 if text := next((to_source(e) for e in walk(line.expr) if _is_product(e, parts.dims)), ""):
-                    yield line.number, f"{text} is computed term by term; `family: matmul` says what tensor cores need"
+                    remedy = "`family: matmul` multiplies inputs, or what is rounded to T(...)"
+                    yield line.number, f"{text} is computed term by term; {remedy}"
 
     def rests_on_batch(self, spec: MapSpec) -> Iterator[Denied]:
         lines = split(spec).lines

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from baracuda.runtime.families.matmul.schedules import FLOATS_OF_A_BYTE, WHOLE_OF_A_BYTE
 
 from ...program import ProgramError, Reduce, to_source
-from ...program.tree import Cast, Expr, terms_of
+from ...program.tree import Cast, Expr, Read, terms_of
 from ..map.program import Parts
 from ..map.spec import MapSpec
 from .spans import Span, span_of
@@ -73,11 +73,11 @@ def product_of(expr: Expr, spec: MapSpec, parts: Parts, number: int = 0) -> Prod
     found = factors_of(expr)
     if found is None:
         text = f"{to_source(expr)} is no matrix product; write sum(a * b, dim) of two inputs"
-        raise ProgramError(text, number)
+        raise ProgramError(f"{text}, or of what is rounded: T(...)", number)
     a, b, summed = found
     for name in (a, b):
         if text := _no_factor(name, spec, parts):
-            raise ProgramError(f"{name!r} {text}", number)
+            raise ProgramError(text, number)
     if len({kind_of_factor(dtypes_of(name, spec)) for name in (a, b)}) > 1:
         types = " and ".join(f"{name!r} of {', '.join(dtypes_of(name, spec))}" for name in (a, b))
         text = f"{types} are no factors of one product; both are of T, or both of 8-bit floats or of 8-bit ints"
@@ -86,6 +86,8 @@ def product_of(expr: Expr, spec: MapSpec, parts: Parts, number: int = 0) -> Prod
     of_a, of_b, group = parts.dims[a], parts.dims[b], frozenset({span.matrix} if span else ())
     both = (of_a & of_b) - {*summed} - group
     rows, columns, depth = of_a - of_b - group, of_b - of_a - group, {*summed} - group
+    if len(depth) > 1:
+        raise ProgramError(f"sums over {', '.join(summed)}; a matrix product has one depth: make it one dim", number)
     if len(both | group) > 1 or len(rows) != 1 or len(columns) != 1 or len(depth) != 1 or not depth <= of_a & of_b:
         own_a, own_b, of_both = (_listed(spec, dims) for dims in (rows, columns, both | group))
         own = f"{a!r} has dims {own_a} of its own, {b!r} {own_b}, both {of_both}"
@@ -99,7 +101,7 @@ def product_of(expr: Expr, spec: MapSpec, parts: Parts, number: int = 0) -> Prod
     weight = (terms := terms_of(expr)) and terms.weight
     if weight and kind_of_factor(dtypes_of(a, spec)) != FLOATS_OF_A_BYTE:
         text = f"{to_source(weight)} is multiplied with each term; of factors of 8-bit floats alone, else with the sum"
-        raise ProgramError(text, number)
+        raise ProgramError(f"{text}, or with a factor, T({a} * ...)", number)
     weights = weights_of(weight, dims, spec, parts, number) if weight else ()
     product = Product(a, b, tuple(dims.items()), span, weights=weights)
     return oriented(product, tuple(spec.dims))
@@ -157,15 +159,18 @@ def _no_factor(name: str, spec: MapSpec, parts: Parts) -> str:
     """Why no kernel multiplies it, or ""."""
     if tensor := spec.inputs.get(name):
         if tensor.optional:
-            return "is a factor of the product, so it cannot be absent"
+            return f"{name!r} is a factor of the product, so it cannot be absent"
         if kind_of_factor(tensor.dtype) is None:
             listed = "; or of ".join(" and ".join(tags) for tags in ALIKE)
-            return f"is a factor of the product, so its dtype is T, or a list of {listed}"
+            return f"{name!r} is a factor of the product, so its dtype is T, or a list of {listed}"
         return ""
     line = parts.line(name)
-    if line is not None and isinstance(line.expr, Cast) and line.expr.to == "T":
-        return ""
-    return "is a factor of the product, so it is an input, or rounded to the element's type: T(...)"
+    match line.expr if line else None:
+        case Cast(to="T"):
+            return ""
+        case Read(tensor=read):
+            return f"{read!r} is read at other places, too, so as a factor of the product it is rounded: T({read})"
+    return f"{name!r} is a factor of the product, so it is an input, or rounded to the element's type: T(...)"
 
 
 def dtypes_of(name: str, spec: MapSpec) -> tuple[str, ...]:

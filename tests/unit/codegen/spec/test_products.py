@@ -109,6 +109,8 @@ def test_a_product_that_a_map_computes_is_noted(tmp_path: Path, term: str, is_no
         ("sum(a * b, depth)", "max(a * b, depth)", "max(a * b, depth) is no matrix product; write sum(a * b, dim)"),
         ("[col, depth]}", "[depth]}", "'a' has dims [row] of its own, 'b' [], both []; a matrix product has one, one"),
         ("b: {dims: [col, depth]}", "b: {dims: [col, depth], dtype: f32}", "'b' is a factor of the product, so its"),
+        ("a: {dims: [row, depth]}", "a: {dims: [row, depth], outside: 0}", "'a' is read at other places, too, so as a"),
+        ("sum(a * b, depth)", "sum(a * b, depth, row)", "sums over depth, row; a matrix product has one depth"),
         ("y = relu(sum(a * b, depth) + c)", "|\n  f = abs(a)\n  y = sum(f * b, depth) + c", "'f' is a factor of the"),
         ("a: {dims: [row, depth]}", "a: {dims: [row, depth], dtype: f8e4m3}", "'a' of f8e4m3 and 'b' of T are no"),
         ("a: {dims: [row, depth]}", "a: {dims: [row, depth], dtype: [i8, i16]}", "or a list of f8e4m3 and f8e5m2; or"),
@@ -119,8 +121,9 @@ def test_a_product_that_a_map_computes_is_noted(tmp_path: Path, term: str, is_no
 )
 def test_what_no_kernel_multiplies_is_named(tmp_path: Path, before: str, after: str, says: str) -> None:
     assert before in PRODUCT
+    read = PRODUCT.replace("+ c", "+ c * a[row, row]") if "outside" in after else PRODUCT
     with pytest.raises(SpecError) as error:
-        load(tmp_path, PRODUCT.replace("op: product", "op: product\nfamily: matmul").replace(before, after))
+        load(tmp_path, read.replace("op: product", "op: product\nfamily: matmul").replace(before, after))
     assert says in str(error.value)
 
 

@@ -6,11 +6,10 @@ import ast
 import math
 import warnings
 from collections.abc import Collection, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from baracuda.runtime.plans.formula import FUNCTIONS, NO_VALUE
-from baracuda.runtime.values import short_repr
+from baracuda.runtime.values import near, short_repr
 
 from ..program.syntax import excess
 from .values import meaning
@@ -126,6 +125,6 @@ def _values_text(text: str, values: Mapping[str, Any]) -> str:
 
 def _require_name(name: str, allowed: Collection[str], kind: str) -> None:
     if name not in allowed:
-        near = get_close_matches(name[:64], list(allowed), n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(allowed)}"
+        meant = near(name[:64], allowed)
+        hint = f"did you mean {meant!r}?" if meant else f"known are {', '.join(allowed)}"
         raise ConditionError(f"unknown {kind} {name[:64]!r}; {hint}")

@@ -6,8 +6,9 @@ import ast
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import cache
+
+from baracuda.runtime.values import near
 
 from .complex import LIBRARY, Complex, element, is_complex, parts_of, whole
 from .error import ProgramError
@@ -294,10 +295,10 @@ class Reader:
         names = [str(n) for n in allowed]  # type: ignore[attr-defined]
         if name in names:
             return name
-        near = get_close_matches(name, names, n=1)
+        meant = near(name, names)
         known = [name for name in names if name != INFINITY]
         listed = ", ".join(known) or "none" if len(known) < _LISTED else f"{len(known)} in docs/spec-language.md"
-        near_or_all = f"did you mean {near[0]!r}?" if near else f"known are {listed}"
+        near_or_all = f"did you mean {meant!r}?" if meant else f"known are {listed}"
         raise ProgramError(f"unknown {kind} {name!r}; {hint or near_or_all}")
 
     @staticmethod

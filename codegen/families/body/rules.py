@@ -16,7 +16,7 @@ from ...conditions.parse import fields_of as fields_read
 from ...program.ops import OPS
 from ...spec.beside import file_beside, header_beside
 from ...spec.checks.budgets import over
-from ...spec.checks.finding import Finding, Rule, expression, fields_of, near
+from ...spec.checks.finding import Finding, Rule, expression, fields_of, meant
 from ...spec.names import SCHEDULE_NAMES
 from ...spec.types import Place, arch_number
 from . import table
@@ -120,7 +120,7 @@ def _kernels(spec: BodySpec, kinds: Mapping[str, Kind]) -> Iterator[Finding]:
         if kernel.when is not None:
             yield from expression(kernel.when, kinds, ("kernels", i, "when"), "bool")
         if isinstance(kernel.threads, str) and kernel.threads not in _numbers(spec):
-            hint = near(kernel.threads, _numbers(spec))
+            hint = meant(kernel.threads, _numbers(spec))
             yield ("kernels", i, "threads"), 0, f"{kernel.threads!r} is no number of the schedules; {hint}"
 
 
@@ -156,23 +156,23 @@ def references(spec: BodySpec) -> Iterator[Finding]:
             yield ("layouts", layout), 0, "'strided' takes anything and is always the last; leave it out"
         for name, axis in axes.items():
             if name not in spec.arguments:
-                yield ("layouts", layout, name), 0, f"unknown tensor {name!r}; {near(name, spec.arguments)}"
+                yield ("layouts", layout, name), 0, f"unknown tensor {name!r}; {meant(name, spec.arguments)}"
             else:
                 yield from _axis(spec.arguments[name], axis, ("layouts", layout, name))
     for arch, maps in spec.tensor_maps.items():
         if arch not in spec.body:
-            yield ("tensor_maps", arch), 0, f"{arch!r} has no body of its own; {near(arch, spec.body)}"
+            yield ("tensor_maps", arch), 0, f"{arch!r} has no body of its own; {meant(arch, spec.body)}"
         for name in maps:
             if name not in spec.arguments:
-                yield ("tensor_maps", arch, name), 0, f"unknown tensor {name!r}; {near(name, spec.arguments)}"
+                yield ("tensor_maps", arch, name), 0, f"unknown tensor {name!r}; {meant(name, spec.arguments)}"
     for i, row in enumerate(spec.schedules):
         if row.arch not in spec.arch:
-            yield ("schedules", i, "arch"), 0, f"{row.arch!r} is not under arch; {near(row.arch, spec.arch)}"
+            yield ("schedules", i, "arch"), 0, f"{row.arch!r} is not under arch; {meant(row.arch, spec.arch)}"
         if row.layout is not None and row.layout not in spec.layouts:
-            yield ("schedules", i, "layout"), 0, f"unknown layout {row.layout!r}; {near(row.layout, spec.layouts)}"
+            yield ("schedules", i, "layout"), 0, f"unknown layout {row.layout!r}; {meant(row.layout, spec.layouts)}"
         for dtype in row.dtypes:
             if dtype not in spec.dtypes:
-                yield ("schedules", i, "dtypes"), 0, f"{dtype!r} is not a dtype of this op; {near(dtype, spec.dtypes)}"
+                yield ("schedules", i, "dtypes"), 0, f"{dtype!r} is not a dtype of this op; {meant(dtype, spec.dtypes)}"
     for dtype in spec.dtypes:
         if not any(dtype in row.dtypes for row in spec.schedules):
             yield ("schedules",), 0, f"no schedule serves {dtype}; add one or drop the dtype"
@@ -180,17 +180,17 @@ def references(spec: BodySpec) -> Iterator[Finding]:
         if plan == spec.plan:
             yield ("pinned", plan), 0, f"{plan!r} is the op's own plan; name the plan of one architecture differently"
         if pinned.arch not in spec.arch:
-            yield ("pinned", plan, "arch"), 0, f"{pinned.arch!r} is not under arch; {near(pinned.arch, spec.arch)}"
+            yield ("pinned", plan, "arch"), 0, f"{pinned.arch!r} is not under arch; {meant(pinned.arch, spec.arch)}"
     if min(spec.arch, key=arch_number) not in spec.body:
         yield ("body",), 0, "the least architecture needs a header: others fall back on it"
     for arch, header in spec.body.items():
         if arch not in spec.arch:
-            yield ("body", arch), 0, f"{arch!r} is not under arch; {near(arch, spec.arch)}"
+            yield ("body", arch), 0, f"{arch!r} is not under arch; {meant(arch, spec.arch)}"
         if not (header_beside(spec.folder, header) or (INCLUDE / "baracuda" / header).is_file()):
             yield ("body", arch), 0, f"no header {header!r} beside the spec, and no baracuda/{header}"
     for name, tensor in spec.inputs.items():
         if tensor.test is not None and tensor.test not in DRAWN:
-            yield ("inputs", name, "test"), 0, f"unknown way to draw {tensor.test!r}; {near(tensor.test, DRAWN)}"
+            yield ("inputs", name, "test"), 0, f"unknown way to draw {tensor.test!r}; {meant(tensor.test, DRAWN)}"
 
 
 def _axis(tensor: BodyTensor, axis: int, place: Place) -> Iterator[Finding]:
@@ -209,9 +209,9 @@ def oracle(spec: BodySpec) -> Iterator[Finding]:
     functions = definitions().get(module) if own is None else definitions_in(own)
     if functions is None:
         text = f"no {module}.py is beside the spec, and no module {module!r} of oracles is installed"
-        yield ("oracle",), 0, f"{text}; {near(module, definitions())}"
+        yield ("oracle",), 0, f"{text}; {meant(module, definitions())}"
     elif function not in functions:
-        yield ("oracle",), 0, f"no oracle {function!r} in module {module!r}; {near(function, functions)}"
+        yield ("oracle",), 0, f"no oracle {function!r} in module {module!r}; {meant(function, functions)}"
     elif spec.gradient is None and not functions[function]:
         yield ("oracle",), 0, f"{spec.oracle!r} bounds errors of a gradient, and has no values; add `gradient`"
 

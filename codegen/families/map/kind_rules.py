@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ...spec.checks.finding import Finding, Rule, near
+from ...spec.checks.finding import Finding, Rule, meant
 from ...spec.defaults import OF_KIND
 from ...spec.names import KEYWORDS
 from ...spec.scope import kinds_of
@@ -35,7 +35,7 @@ def table(spec: MapSpec) -> Iterator[Finding]:
             yield ("kinds", name), 0, f"{name!r} is a reserved word; choose another name"
         for key, values, known in (("ranges", kind.ranges, spec.inputs), ("defaults", kind.defaults, spec.descriptor)):
             for unknown in values.keys() - known.keys():
-                text = f"unknown {'input' if key == 'ranges' else 'field'} {unknown!r}; {near(unknown, known)}"
+                text = f"unknown {'input' if key == 'ranges' else 'field'} {unknown!r}; {meant(unknown, known)}"
                 yield ("kinds", name, key, unknown), 0, text
 
 

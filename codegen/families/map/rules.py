@@ -9,7 +9,7 @@ from baracuda.runtime.families.map.geometry import MAX_AXES
 
 from ...program import ProgramError
 from ...spec.checks import everywhere, program
-from ...spec.checks.finding import Finding, expression, fields_of, near
+from ...spec.checks.finding import Finding, expression, fields_of, meant
 from ...spec.scope import kinds_of
 from ...spec.types import sort_of
 from .kinds import Cutter
@@ -32,7 +32,7 @@ def dims(spec: MapSpec) -> Iterator[Finding]:
         if field is None and not dim.of.isidentifier():
             yield from expression(dim.of, fields_of(spec), place, "int")
         elif field is None or field.type not in ("shape", "int"):
-            yield place, 0, f"{dim.of!r} is no shape and no int of the descriptor; {near(dim.of, fields)}"
+            yield place, 0, f"{dim.of!r} is no shape and no int of the descriptor; {meant(dim.of, fields)}"
     if shared:
         yield from _shared(spec, shared)
     if axes > MAX_AXES:
@@ -70,7 +70,7 @@ def tensors(spec: MapSpec) -> Iterator[Finding]:
             dims = [dim for group in tensor.groups for dim in group]
             for dim in dims:
                 if dim not in spec.dims:
-                    yield place, 0, f"unknown dim {dim!r}; {near(dim, spec.dims)}"
+                    yield place, 0, f"unknown dim {dim!r}; {meant(dim, spec.dims)}"
             if len(set(dims)) != len(dims):
                 yield place, 0, f"{name!r} names a dim twice: {', '.join(dims)}"
             for group in (g for g in tensor.groups if len(g) > 1):

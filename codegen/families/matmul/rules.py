@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ...conditions.parse import fields_of as condition_fields
 from ...program import ProgramError
 from ...program.tree import reads
-from ...spec.checks.finding import Finding, expression, fields_of, near
+from ...spec.checks.finding import Finding, expression, fields_of, meant
 from ..map import rules as map_rules
 from ..map.program import split
 from ..map.spec import MapSpec
@@ -39,7 +39,7 @@ def chunks(spec: MapSpec) -> Iterator[Finding]:
         place, dim = ("chunks", name), spec.dims.get(name)
         yield from expression(text, fields_of(spec), place, "int")
         if dim is None:
-            yield place, 0, f"unknown dim {name!r}; {near(name, spec.dims)}"
+            yield place, 0, f"unknown dim {name!r}; {meant(name, spec.dims)}"
         elif dim.of not in spec.descriptor:
             yield place, 0, f"{name!r} is the expression {dim.of!r}; a dim in chunks is a field of its own"
         elif other := next((d for d, of in spec.dims.items() if d != name and dim.of in condition_fields(of.of)), None):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...program import ProgramError
 from ...spec.checks import everywhere, program
-from ...spec.checks.finding import Finding, expression, fields_of, near
+from ...spec.checks.finding import Finding, expression, fields_of, meant
 from .program import row_lines, unplaced
 from .spec import RowSpec
 
@@ -16,7 +16,7 @@ def dims(spec: RowSpec) -> Iterator[Finding]:
         field = spec.descriptor.get(dim.of)
         if field is None or field.type != "shape":
             shapes = [n for n, f in spec.descriptor.items() if f.type == "shape"]
-            yield (("dims", name, "of"), 0, f"{dim.of!r} is not a shape of the descriptor; {near(dim.of, shapes)}")
+            yield (("dims", name, "of"), 0, f"{dim.of!r} is not a shape of the descriptor; {meant(dim.of, shapes)}")
         if dim.axes != "rest":
             yield from expression(dim.axes, fields_of(spec), ("dims", name, "axes"), "tuple")
     if len({d.of for d in spec.dims.values()}) > 1:
@@ -32,7 +32,7 @@ def tensors(spec: RowSpec) -> Iterator[Finding]:
             place = (section, name, "dims")
             for dim in tensor.dims:
                 if dim not in spec.dims:
-                    yield place, 0, f"unknown dim {dim!r}; {near(dim, spec.dims)}"
+                    yield place, 0, f"unknown dim {dim!r}; {meant(dim, spec.dims)}"
             if len(set(tensor.dims)) != len(tensor.dims):
                 yield place, 0, f"{name!r} names a dim twice: {', '.join(tensor.dims)}"
             yield from everywhere.outside(spec, (section, name), tensor)

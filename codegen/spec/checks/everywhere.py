@@ -13,7 +13,7 @@ from ..names import is_reserved, is_reserved_category, is_reserved_in_programs, 
 from ..parts import FieldSpec, ReadTensor, TensorSpec
 from ..spec import OpSpec
 from ..types import Place, sort_of
-from .finding import Finding, expression, fields_of, fits, near
+from .finding import Finding, expression, fields_of, fits, meant
 
 # Text that would end the comment or the docstring that it is printed into.
 _ENDS_ITS_PLACE = ('"""', "\\", "??/")
@@ -77,7 +77,7 @@ def fields(spec: OpSpec) -> Iterator[Finding]:
         other = spec.descriptor.get(field.same_as) if field.same_as else None
         if field.same_as and (other is None or other.type != field.type or other.same_as):
             place = ("descriptor", name, "same_as")
-            hint = near(field.same_as, spec.descriptor)
+            hint = meant(field.same_as, spec.descriptor)
             yield place, 0, f"{field.same_as!r} is no field of type {field.type}; {hint}"
         if field.same_as and field.default is not None:
             yield ("descriptor", name, "default"), 0, "a field takes another's value or has a default, not both"
@@ -106,7 +106,7 @@ def tensors(spec: OpSpec) -> Iterator[Finding]:
             field = spec.descriptor.get(tensor.optional) if tensor.optional else None
             if tensor.optional and (field is None or field.type != "bool"):
                 flags = [n for n, f in spec.descriptor.items() if f.type == "bool"]
-                hint = near(tensor.optional, flags)
+                hint = meant(tensor.optional, flags)
                 if not hint.startswith("did"):
                     hint = f"write has_{name}, which need not be declared, or declare it"
                 yield (*place, "optional"), 0, f"{tensor.optional!r} is not a bool of the descriptor; {hint}"
@@ -174,7 +174,7 @@ def outside(spec: OpSpec, tensor_place: tuple[str, str], tensor: ReadTensor) -> 
         wanted = {"complex": "float"}.get(sorts[0], sorts[0])
         fields = [field for field, of in spec.descriptor.items() if of.type == wanted]
         if value not in fields:
-            yield place, 0, f"{value!r} is no {wanted} of the descriptor; {near(value, fields)}"
+            yield place, 0, f"{value!r} is no {wanted} of the descriptor; {meant(value, fields)}"
     elif "bool" in sorts and value not in (0, 1):
         yield place, 0, f"needs true or false, as {name!r} holds bools; got {value}"
     elif "int" in sorts and not fits("int", value if isinstance(value, float) else int(value)):
@@ -186,11 +186,11 @@ def outside(spec: OpSpec, tensor_place: tuple[str, str], tensor: ReadTensor) -> 
 def promises(spec: OpSpec) -> Iterator[Finding]:
     for name in spec.reproducibility:
         if name not in spec.outputs:
-            yield ("reproducibility", name), 0, f"unknown output {name!r}; {near(name, spec.outputs)}"
+            yield ("reproducibility", name), 0, f"unknown output {name!r}; {meant(name, spec.outputs)}"
     for place, bound in spec.bounds.items():
         for dtype in bound:
             if dtype not in spec.dtypes:
-                yield (*place, dtype), 0, f"{dtype!r} is not a dtype of this op; {near(dtype, spec.dtypes)}"
+                yield (*place, dtype), 0, f"{dtype!r} is not a dtype of this op; {meant(dtype, spec.dtypes)}"
     for name, tensor in spec.inputs.items():
         if tensor.bound:
             yield ("inputs", name, "bound"), 0, "an input has no error; a bound is that of an output"
@@ -212,7 +212,7 @@ def bench(spec: OpSpec) -> Iterator[Finding]:
         references += [(("bench", "cases", i, "arch"), case["arch"], tuple(spec.arch))] if "arch" in case else []
     for place, name, allowed in references:
         if name not in allowed:
-            yield place, 0, f"{name!r} is none of this op's; {near(str(name), allowed)}"
+            yield place, 0, f"{name!r} is none of this op's; {meant(str(name), allowed)}"
     if spec.bench.flops is not None:
         yield from expression(spec.bench.flops, fields_of(spec), ("bench", "flops"), "int", "float")
 
@@ -228,20 +228,20 @@ def cases(spec: OpSpec) -> Iterator[Finding]:
                 if place[0] == "bench" and name == "arch":
                     continue
                 if name not in keys:
-                    yield key_path, 0, f"unknown field {name!r}; {near(name, keys)}"
+                    yield key_path, 0, f"unknown field {name!r}; {meant(name, keys)}"
                 elif name != "dtype" and not fits(spec.descriptor[name].type, value):
                     yield key_path, 0, f"{name!r} must be of type {spec.descriptor[name].type}, got {value!r}"
                 elif name == "kind" and value not in spec.by_kind:
-                    yield key_path, 0, f"unknown kind {value!r}; {near(str(value), spec.by_kind)}"
+                    yield key_path, 0, f"unknown kind {value!r}; {meant(str(value), spec.by_kind)}"
     ranges = [(section, *of) for section in ("tests", "bench") for of in getattr(spec, section).ranges.items()]
     for section, name, (low, high) in ranges:
         if name not in spec.inputs:
-            yield (section, "ranges", name), 0, f"unknown input {name!r}; {near(name, spec.inputs)}"
+            yield (section, "ranges", name), 0, f"unknown input {name!r}; {meant(name, spec.inputs)}"
         elif not -math.inf < low <= high < math.inf or (low == high and section == "tests"):
             yield (section, "ranges", name), 0, f"a range goes from low to high, both finite, got [{low}, {high}]"
     for name in spec.bench.ascending:
         if name not in spec.inputs:
-            yield ("bench", "ascending"), 0, f"unknown input {name!r}; {near(name, spec.inputs)}"
+            yield ("bench", "ascending"), 0, f"unknown input {name!r}; {meant(name, spec.inputs)}"
         elif name not in spec.bench.ranges:
             yield ("bench", "ascending"), 0, f"{name!r} has no range to ascend in; give it one in bench.ranges"
     fields = [(n, f) for n, f in spec.descriptor.items() if f.type != "bool"]  # which are true

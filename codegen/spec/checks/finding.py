@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from difflib import get_close_matches
 from typing import Any
 
-from baracuda.runtime.values import MAX_RANK
+from baracuda.runtime.values import MAX_RANK, near
 
 from ...conditions.kinds import OF_FIELD, Kind, kind_of
 from ...conditions.parse import ConditionError
@@ -19,10 +18,11 @@ Rule = Callable[[Any], Iterator[Finding]]
 _LISTED, _COMPARED = 30, 100  # names in a message, characters of one that is looked for
 
 
-def near(name: str, names: object) -> str:
+def meant(name: str, names: object) -> str:
+    """The name that may be meant, or all that there are."""
     candidates = [str(n) for n in names]  # type: ignore[attr-defined]
-    if near := get_close_matches(name[:_COMPARED], candidates, n=1):
-        return f"did you mean {near[0]!r}?"
+    if like := near(name[:_COMPARED], candidates):
+        return f"did you mean {like!r}?"
     more = f" and {len(candidates) - _LISTED} more" if len(candidates) > _LISTED else ""
     return f"known are {', '.join(candidates[:_LISTED]) or 'none'}{more}"
 

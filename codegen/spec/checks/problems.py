@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ..parts import RangeSpec
 from ..spec import OpSpec
 from ..types import Place
-from .finding import Finding, fits, near
+from .finding import Finding, fits, meant
 
 _WORD = 2**63
 
@@ -22,14 +22,14 @@ def draws(spec: OpSpec) -> Iterator[Finding]:
     for name, drawn in spec.tests.draw.items():
         place = ("tests", "draw", name)
         if name not in spec.descriptor:
-            yield place, 0, f"unknown field {name!r}; {near(name, spec.descriptor)}"
+            yield place, 0, f"unknown field {name!r}; {meant(name, spec.descriptor)}"
         elif isinstance(drawn, RangeSpec):
             yield from _range(drawn, spec.descriptor[name].type, place)
         elif not all(fits(spec.descriptor[name].type, value) for value in drawn):
             yield place, 0, f"needs values of type {spec.descriptor[name].type} to choose among"
     batch = spec.descriptor.get(spec.tests.batch) if spec.tests.batch else None
     if spec.tests.batch is not None and batch is None:
-        yield ("tests", "batch"), 0, f"unknown field {spec.tests.batch!r}; {near(spec.tests.batch, spec.descriptor)}"
+        yield ("tests", "batch"), 0, f"unknown field {spec.tests.batch!r}; {meant(spec.tests.batch, spec.descriptor)}"
     elif batch is not None and batch.type not in ("int", "shape"):
         yield ("tests", "batch"), 0, f"needs an int or a shape, whose first extent counts; got a {batch.type}"
 
@@ -61,7 +61,7 @@ def gradient(spec: OpSpec) -> Iterator[Finding]:
     ):
         for name in names:
             if name not in tensors:
-                yield ("gradient", section), 0, f"unknown tensor {name!r}; {near(name, tensors)}"
+                yield ("gradient", section), 0, f"unknown tensor {name!r}; {meant(name, tensors)}"
     for section, mapping in (("cotangents", grad.cotangents), ("wrt", grad.wrt)):
         targets = list(mapping.values())
         for name in dict.fromkeys(name for name in targets if targets.count(name) > 1):

@@ -81,7 +81,7 @@ def _reads(op: Any, sku: KernelSku) -> list[_Claim]:
     by_strip = sku.tile.wide and bool(op.column_sums)  # the last pass takes one pack at a time
     claims = []
     for tensor in op.tensors:
-        passes = [p for p in op.passes if tensor in p.reads and p.walks]
+        passes = [p for p in op.passes if tensor in p.reads]
         if not passes or tensor in op.columns.reads:
             continue
         is_single = by_strip and passes == [op.last]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Hashable, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
 
+from baracuda.codegen.families.row.lower import lower_row
 from baracuda.codegen.families.row.spec import RowSpec, RowTensor
 from baracuda.codegen.program import Reduce, parse
 from baracuda.codegen.program.space import Space
@@ -20,6 +22,15 @@ from baracuda.runtime.families.row.geometry import REDUCE_SLICES, WARP, blocks_f
 from .problem import Problem, ProgramProblem
 from .row_cases import drawn_rows, edges, on_two_blocks, random_rows, short_rows
 from .subject import Subject
+
+_OF_RAISING = 4
+
+
+@cache
+def _sums_below(subject: Subject) -> bool:
+    """Whether kernels sum exponentials of what is below the largest number so far."""
+    assert isinstance(subject.spec, RowSpec)
+    return any(reduction.largest for reduction in lower_row(subject.spec, "").reductions)
 
 
 class RowProblem(ProgramProblem, family="row"):
@@ -172,8 +183,14 @@ class RowProblem(ProgramProblem, family="row"):
     def _along_row(self, count: int) -> int:
         tile, vec = self.plan.sku.tile, 16 // self.element.row.bytes
         packs = -(-count // (tile.lanes * tile.cluster * vec))
-        butterfly = min(tile.lanes, 32).bit_length() - 1
-        return int(packs * vec - 1 + butterfly + max(0, tile.lanes // 32 - 1) + tile.cluster - 1)
+        parts = [tile.lanes // WARP, tile.cluster]  # warps of a block, blocks of a row
+        of_lanes = packs * vec - 1 + min(tile.lanes, WARP).bit_length() - 1
+        if not _sums_below(self.subject):
+            return int(of_lanes + sum(max(0, n - 1) for n in parts))
+        # Each time what is summed is raised to a larger number, an exponential and a product round.
+        tiles = -(-packs // tile.chunks) if tile.wide else 0
+        raised = tiles + 1 + sum(n > 1 for n in parts)
+        return int(of_lanes + sum(max(1, n).bit_length() - 1 for n in parts) + _OF_RAISING * raised)
 
     def _down_column(self, count: int) -> int:
         tile = self.plan.sku.tile

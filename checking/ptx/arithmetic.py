@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .lanes import DTYPES, ROUNDING, Mods, Row, Value, flushing, is_float, take
-from .numbers import Lanes, bits_of, fma16, fma32, fma64
+from .numbers import Lanes, bits_of, fma16, fma32, fma64, rounded, widened
 
 
 def arithmetic(integer: Callable[..., Lanes], real: Callable[..., Lanes], operands: int) -> Row:
@@ -102,7 +102,8 @@ def extreme(pick: Callable[..., Lanes], ignoring: Callable[..., Lanes], zero: Ca
     """min or max; of floats NaN loses unless the opcode says otherwise, and -0 is below 0."""
 
     def row(mods: Mods, kind: str) -> Value:
-        if not is_float(kind):
+        halves = kind in ("f16x2", "bf16x2")
+        if not is_float(kind) and not halves:
             return Value(kind, (kind, kind), pick)
         wins = bool(take(mods, "NaN"))
 
@@ -114,6 +115,12 @@ def extreme(pick: Callable[..., Lanes], ignoring: Callable[..., Lanes], zero: Ca
             value = np.where((a == 0) & (b == 0), zeros, value)
             return np.where(np.isnan(value), np.array(np.nan, a.dtype), value)
 
+        def of_halves(a: Lanes, b: Lanes) -> Lanes:
+            half = kind[:-2]
+            return rounded(compute(widened(a, half), widened(b, half)), half, "rn")
+
+        if halves:
+            return Value(kind, (kind, kind), lambda *words: _in_pairs(words, of_halves))
         return Value(kind, (kind, kind), flushing(mods, compute))
 
     return row

@@ -26,9 +26,7 @@ from ..terminal import Row, console, show_json, show_table
 from .audit_report import Audit, facts_row
 
 
-def chosen_kernels(
-    package: str = PACKAGE, *, ops: Sequence[str] = (), dtype: str | None = None
-) -> list[Registered]:
+def chosen_kernels(package: str = PACKAGE, *, ops: Sequence[str] = (), dtype: str | None = None) -> list[Registered]:
     """The kernels of `package`, in order of preference; Unsupported for an unknown op or dtype."""
     kernels = kernels_of(package)
     known = {row.sku.op for row in kernels}
@@ -180,7 +178,7 @@ def _traffic(tensor: Tensor, op: Any, wide: bool) -> Row:
 def _walks(tensor: Tensor, op: Any) -> int:
     """How many passes over a long row read `tensor`; column sums take a last pass, strip by strip."""
     passes = op.passes[:-1] if op.column_sums else op.passes
-    return max(1, sum(tensor in p.reads for p in passes if p.walks) + bool(op.column_sums))
+    return max(1, sum(tensor in p.reads for p in passes) + bool(op.column_sums))
 
 
 def resources_of(kernel: Registered, variants: Sequence[Variant]) -> Iterator[Row]:

@@ -12,7 +12,7 @@ from baracuda.runtime.arrays.element import ElementKind
 from ..families.map.bounds import has_bounds
 from ..families.map.op import Body, MapOp, PlacedRead, Sum
 from ..families.map.op import Store as CellStore
-from ..families.row.op import ColumnSum, Reduction, RowOp, Store
+from ..families.row.op import ColumnSum, Look, Reduction, RowOp, Store
 from ..lower.op import Op, Scalar, Tensor, Value
 from ..program import Expr, kind_of
 from ..program.cuda import to_cuda
@@ -153,22 +153,22 @@ def step(context: Context, part: Reduction | ColumnSum) -> Code:
     match part.arg:
         case Call(op="mul", args=(a, b)) if kind in ("sum", "mean") and _are_floats(a, b, kinds=kinds):
             return Code(f"math::fma({_text(a, context)}, {_text(b, context)}, {total})")
-        case Call(op="exp", args=(power,)) if isinstance(part, Reduction) and _has_term_of_one(part, context["op"]):
-            return Code(f"{total} + math::exp_term<T>({_text(power, context)})")
+        case x if isinstance(part, Reduction) and part.top:
+            return Code(f"{total} + exp_below({_text(x, context)}, {part.top})")
         case Call(op=op) if op == "where" or OPS[op].symbol in _LOOSE:
             return Code(_REDUCTIONS[kind][1].format(part=total, term=f"({_term(part.arg, context)})"))
     return Code(_REDUCTIONS[kind][1].format(part=total, term=_term(part.arg, context)))
 
 
-def _has_term_of_one(part: Reduction, op: RowOp) -> bool:
-    """Whether it is a sum of exponentials of what the largest of all was subtracted from."""
-    match part:
-        case Reduction(kind="sum", arg=Call(args=(Call(op="sub", args=(x, FieldName(id=top))),))):
-            same = {v.name: v.expr for p in op.passes for v in p.row_values}
-            known = same.get(Name(top), FieldName(top))
-            known = known.args[0] if isinstance(known, Call) and known.op == "stop_gradient" else known
-            return any(r.kind == "max" and r.arg == x and known == FieldName(str(r.name)) for r in op.reductions)
-    return False
+@pass_context
+def near_places(context: Context, look: Look) -> Code:
+    """Whether a column that is compared with is among those of the pack that begins at `col`."""
+    return Code(" || ".join(f"in_pack({_text(place, context)}, col)" for place in look.places))
+
+
+def operand_of(look: Look, reduction: Reduction) -> Code:
+    """The array whose largest elements it finds."""
+    return next(operand(t) for t in look.reads if FieldName(str(t.name)) == reduction.arg)
 
 
 @pass_context
@@ -214,8 +214,12 @@ def _element_of_row(method: str, read: Read, context: Context) -> Code:
 @pass_context
 def part(context: Context, of: Reduction) -> Code:
     """What a thread has of what is reduced over a row."""
-    reduced = f", args.{of.name}_reduced" if context["op"].column_sums else ""
-    return Code(f"Part<{of.kind.capitalize()}>{{{of.local}{reduced}}}")
+    op: RowOp = context["op"]
+    reduced, how = f", args.{of.name}_reduced" if op.column_sums else "", of.kind.capitalize()
+    if of.top:
+        together = next(p.reductions for p in op.passes if of in p.reductions)
+        how = f"Below<{[r.local for r in together].index(of.top)}>::{how}"
+    return Code(f"Part<{how}>{{{of.local}{reduced}}}")
 
 
 def body_doc(name: str) -> Code:
@@ -431,7 +435,7 @@ def _kinds(context: Context) -> Kinds:
 _FILTERS: tuple[Callable[..., Code | bool], ...] = (
     *(path, has, if_present, and_present, unless_absent, absent, value_type, word, stored_type, dtype),
     *(held_type, known_type, size_type, type_macro, const, struct, operand, operands, operand_type, cuda, start, step),
-    *(perhaps, member, read, assignment, part),
+    *(perhaps, member, read, assignment, part, near_places, operand_of),
     *(body_doc, body_struct, beside_lane, each, stored_value, outside, piece, term, monoid),
     *(is_operand, argument, arrays, in_passes, index_numbers, keys, made_of, monoids, placed_value, walk_headers),
 )

@@ -21,7 +21,9 @@ struct kernel_args {
 // The passes along a row: what is known before each of them, and what it does with an element.
 struct Program : RowProgram<kernel_args> {
     using RowProgram::RowProgram;
-    static constexpr int PASSES = 3;
+    static constexpr int PASSES = 2;
+    static constexpr unsigned AGAIN = 1;
+    static constexpr unsigned LARGEST = 1;
     using logits_tensor = ElementInput<&kernel_args::logits_>;
     using target_tensor = RowInput<&kernel_args::target_>;
     using Tensors = List<logits_tensor, target_tensor>;
@@ -36,9 +38,9 @@ struct Program : RowProgram<kernel_args> {
     bool counts_;
     acc_t loss_sum_;
     acc_t top_max_;
+    acc_t lse_sum_;
     acc_t spread_mean_;
     acc_t top_;
-    acc_t lse_sum_;
     acc_t lse_;
     acc_t spread_;
     acc_t loss_;
@@ -48,29 +50,27 @@ struct Program : RowProgram<kernel_args> {
         counts_ = target_ != ignore_index_ && 0ll <= target_ && target_ < classes_size;
         loss_sum_ = row.template element<logits_tensor>(args, target_, acc_t(0.0));
         top_max_ = -math::infinity<acc_t>();
+        lse_sum_ = acc_t(0);
         spread_mean_ = acc_t(0);
     }
     __device__ static List<logits_tensor> reads(Pass<0>);
-    template <class E> __device__ void element(Pass<0>, const E& e) {
+    template <class E> __device__ void largest(Pass<0>, const E& e) {
+        top_max_ = e.largest(logits_tensor(), top_max_);
+    }
+    template <class E> __device__ void again(Pass<0>, const E& e) {
         const acc_t logits_ = acc_t(logits_tensor::in(e));
-        top_max_ = math::maximum(top_max_, logits_);
+        lse_sum_ = lse_sum_ + exp_below(logits_, top_max_);
         spread_mean_ = spread_mean_ + logits_;
+    }
+    __device__ void raise(Pass<0>, const Program& before) {
+        lse_sum_ *= exp_below(before.top_max_, top_max_);
     }
 
     template <class R> __device__ void before(Pass<1>, [[maybe_unused]] const R& row) {
         row.reduce(Part<Max>{top_max_},
+                   Part<Below<0>::Sum>{lse_sum_},
                    Part<Mean>{spread_mean_});
         top_ = (top_max_);
-        lse_sum_ = acc_t(0);
-    }
-    __device__ static List<logits_tensor> reads(Pass<1>);
-    template <class E> __device__ void element(Pass<1>, const E& e) {
-        const acc_t logits_ = acc_t(logits_tensor::in(e));
-        lse_sum_ = lse_sum_ + math::exp_term<T>(logits_ - top_);
-    }
-
-    template <class R> __device__ void before(Pass<2>, [[maybe_unused]] const R& row) {
-        row.reduce(Part<Sum>{lse_sum_});
         lse_ = top_ + math::log(lse_sum_);
         spread_ = smoothing_ > acc_t(0.0) ? smoothing_ * (lse_ - spread_mean_) : acc_t(0.0);
         loss_ = counts_ ? (acc_t(1.0) - smoothing_) * (lse_ - loss_sum_) + spread_ + z_weight_ * lse_ * lse_
@@ -82,5 +82,5 @@ struct Program : RowProgram<kernel_args> {
 
 }  // namespace baracuda
 #include <baracuda/row/kernel.cuh>
-// @lines templates/row.cu.jinja:1 1*5 5 2 1*3 2 0*3 4 0*2 12 1*5 2 0 2 1*3 2 0*13 1 3 5 0*2 6 0 2*2 1 5 6 0 8 1 -36 2 0
-// @lines 3 6 2*2 1 5 6 8 1 -36 2 3 0*3 3 0 5 43 1*3
+// @lines templates/row.cu.jinja:1 1*5 5 2 1*3 2 0*3 4 0*2 12 1*5 2 0 3 0 2 1*3 2 0*13 1 4 5 0*2 6 0*2 2*2 9 2*2 5 6*2 0
+// @lines 8 3 2*2 1 -61 2 0*2 3 0*4 3 0 5 69 1*3

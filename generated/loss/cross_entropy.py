@@ -42,7 +42,7 @@ class CrossEntropyPlan(rt.RowPlan[CrossEntropyDescriptor]):
         rt.Argument("lse", "out", "row", dtypes=("acc",), doc="logarithm of the sum of each row's exponentials"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "batch_invariant")
-    NUMERICS = 2
+    NUMERICS = 3
     EXTENTS = (rt.Extent("input_shape", "logits"),)
     SCALARS = ("ignore_index", "smoothing", "z_weight")
     ROW_REDUCTIONS = 3
@@ -54,4 +54,4 @@ class CrossEntropyPlan(rt.RowPlan[CrossEntropyDescriptor]):
     run_unchecked, bind, can_implement = rt.entry_points(run)
 
 
-rt.REGISTRY.register(rt.row_kernels(CrossEntropyPlan, tiles="more waits"))
+rt.REGISTRY.register(rt.row_kernels(CrossEntropyPlan, tiles="one look"))

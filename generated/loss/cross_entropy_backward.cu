@@ -23,6 +23,7 @@ struct kernel_args {
 struct Program : RowProgram<kernel_args> {
     using RowProgram::RowProgram;
     static constexpr int PASSES = 1;
+    static constexpr unsigned PLACED = 1;
     using dloss_tensor = RowInput<&kernel_args::dloss_>;
     using logits_tensor = ElementInput<&kernel_args::logits_>;
     using target_tensor = RowInput<&kernel_args::target_>;
@@ -54,6 +55,9 @@ struct Program : RowProgram<kernel_args> {
         dlogits_once_ = acc_t(1.0) + acc_t(2.0) * z_weight_ * lse_;
     }
     __device__ static List<logits_tensor> reads(Pass<0>);
+    template <typename I> __device__ bool near(Pass<0>, I col) const {
+        return in_pack(target_, col);
+    }
     template <class E> __device__ void element(Pass<0>, const E& e) {
         const acc_t logits_ = acc_t(logits_tensor::in(e));
         const acc_t share_ = (e.at(target_) ? share_once_ : acc_t(0.0)) + share_once__;
@@ -64,4 +68,5 @@ struct Program : RowProgram<kernel_args> {
 
 }  // namespace baracuda
 #include <baracuda/row/kernel.cuh>
-// @lines templates/row.cu.jinja:1 1*5 5 2 1*3 2 0*4 4 0*2 12 1*5 2 0*4 2 1*3 2 0*10 1 3 5 0*6 8 2 1 5 3 9 0 2 21 1*3
+// @lines templates/row.cu.jinja:1 1*5 5 2 1*3 2 0*4 4 0*2 12 1*5 2 3 0*4 2 1*3 2 0*10 1 4 5 0*6 8 2 4 1*2 10 8 3 9 0 2
+// @lines 29 1*3

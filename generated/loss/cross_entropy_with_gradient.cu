@@ -24,7 +24,10 @@ struct kernel_args {
 // The passes along a row: what is known before each of them, and what it does with an element.
 struct Program : RowProgram<kernel_args> {
     using RowProgram::RowProgram;
-    static constexpr int PASSES = 3;
+    static constexpr int PASSES = 2;
+    static constexpr unsigned AGAIN = 1;
+    static constexpr unsigned LARGEST = 1;
+    static constexpr unsigned PLACED = 2;
     using logits_tensor = ElementInput<&kernel_args::logits_>;
     using target_tensor = RowInput<&kernel_args::target_>;
     using dloss_tensor = RowInput<&kernel_args::dloss_, HAS_DLOSS>;
@@ -43,10 +46,10 @@ struct Program : RowProgram<kernel_args> {
     acc_t share_;
     acc_t right_;
     acc_t top_max_;
+    acc_t lse_sum_;
     acc_t spread_mean_;
     acc_t loss_sum_;
     acc_t top_;
-    acc_t lse_sum_;
     acc_t lse_;
     acc_t spread_;
     acc_t loss_;
@@ -59,31 +62,29 @@ struct Program : RowProgram<kernel_args> {
         share_ = counts_ ? dloss_ * (smoothing_ / acc_t(classes_size)) : acc_t(0.0);
         right_ = (counts_ ? dloss_ * (acc_t(1.0) - smoothing_) : acc_t(0.0)) + share_;
         top_max_ = -math::infinity<acc_t>();
+        lse_sum_ = acc_t(0);
         spread_mean_ = acc_t(0);
         loss_sum_ = row.template own<logits_tensor>(args, target_, acc_t(0.0));
     }
     __device__ static List<logits_tensor> reads(Pass<0>);
-    template <class E> __device__ void element(Pass<0>, const E& e) {
+    template <class E> __device__ void largest(Pass<0>, const E& e) {
+        top_max_ = e.largest(logits_tensor(), top_max_);
+    }
+    template <class E> __device__ void again(Pass<0>, const E& e) {
         const acc_t logits_ = acc_t(logits_tensor::in(e));
-        top_max_ = math::maximum(top_max_, logits_);
+        lse_sum_ = lse_sum_ + exp_below(logits_, top_max_);
         spread_mean_ = spread_mean_ + logits_;
+    }
+    __device__ void raise(Pass<0>, const Program& before) {
+        lse_sum_ *= exp_below(before.top_max_, top_max_);
     }
 
     template <class R> __device__ void before(Pass<1>, [[maybe_unused]] const R& row) {
         row.reduce(Part<Max>{top_max_},
+                   Part<Below<0>::Sum>{lse_sum_},
                    Part<Mean>{spread_mean_},
                    Part<Sum>{loss_sum_});
         top_ = (top_max_);
-        lse_sum_ = acc_t(0);
-    }
-    __device__ static List<logits_tensor> reads(Pass<1>);
-    template <class E> __device__ void element(Pass<1>, const E& e) {
-        const acc_t logits_ = acc_t(logits_tensor::in(e));
-        lse_sum_ = lse_sum_ + math::exp_term<T>(logits_ - top_);
-    }
-
-    template <class R> __device__ void before(Pass<2>, [[maybe_unused]] const R& row) {
-        row.reduce(Part<Sum>{lse_sum_});
         lse_ = top_ + math::log(lse_sum_);
         spread_ = smoothing_ > acc_t(0.0) ? smoothing_ * (lse_ - spread_mean_) : acc_t(0.0);
         loss_ = counts_ ? (acc_t(1.0) - smoothing_) * (lse_ - loss_sum_) + spread_ + z_weight_ * lse_ * lse_
@@ -92,8 +93,11 @@ struct Program : RowProgram<kernel_args> {
         row.store(args.loss_, loss_);
         row.store(args.lse_, lse_);
     }
-    __device__ static List<logits_tensor> reads(Pass<2>);
-    template <class E> __device__ void element(Pass<2>, const E& e) {
+    __device__ static List<logits_tensor> reads(Pass<1>);
+    template <typename I> __device__ bool near(Pass<1>, I col) const {
+        return in_pack(target_, col);
+    }
+    template <class E> __device__ void element(Pass<1>, const E& e) {
         const acc_t logits_ = acc_t(logits_tensor::in(e));
         const acc_t below_ = counts_ ? logits_ - lse_ : acc_t(0.0);
         dlogits_tensor::store(e, T(math::fma(slope_, math::exp_for<T>(below_), -(e.at(target_) ? right_ : share_))));
@@ -102,5 +106,5 @@ struct Program : RowProgram<kernel_args> {
 
 }  // namespace baracuda
 #include <baracuda/row/kernel.cuh>
-// @lines templates/row.cu.jinja:1 1*5 2 3 2 1*3 2 0*5 4 0*2 12 1*5 2 0*3 2 1*3 2 0*17 1 3 5 0*4 6 0*2 2*2 1 5 6 0 8 1
-// @lines -36 2 0*2 3 6 2*2 1 5 6 8 1 -36 2 3 0*4 3 0 5 2 1 5 3 9 2 21 1*3
+// @lines templates/row.cu.jinja:1 1*5 2 3 2 1*3 2 0*5 4 0*2 12 1*5 2 0*2 3 0*3 2 1*3 2 0*17 1 4 5 0*4 6 0*3 2*2 9 2*2 5
+// @lines 6*2 0 8 3 2*2 1 -61 2 0*3 3 0*5 3 0 5 2 4 1*2 10 8 3 9 2 29 1*3

@@ -48,6 +48,7 @@ class CrossEntropyWithGradientPlan(rt.RowPlan[CrossEntropyWithGradientDescriptor
         rt.Argument("dlogits", "out", "element", may_alias=("logits",), doc="gradient with respect to logits"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "batch_invariant")
+    NUMERICS = 2
     EXTENTS = (rt.Extent("input_shape", "logits"),)
     SCALARS = ("ignore_index", "smoothing", "z_weight")
     ROW_REDUCTIONS = 4
@@ -59,4 +60,10 @@ class CrossEntropyWithGradientPlan(rt.RowPlan[CrossEntropyWithGradientDescriptor
     run_unchecked, bind, can_implement = rt.entry_points(run)
 
 
-rt.REGISTRY.register(rt.row_kernels(CrossEntropyWithGradientPlan, tiles="more waits"))
+rt.REGISTRY.register(rt.row_kernels(
+    CrossEntropyWithGradientPlan,
+    tiles=("row4x32x2r8", "row4x32x4r8", "row8x16x4r8", "row16x8x4r8", "row32x4x4r8", "row64x1x4r16", "row128x1x4r8",
+           "row128x1x8r12s8", "row256x1x8r6s8", "row512x1x8r3s8", "row512x1x16r2s8 f32 f16 bf16",
+           "row512x1x16x2r2s8 f32 f16 bf16", "row512x1x16x4r2s8 f32 f16 bf16", "row512x1x12r2s8 f64",
+           "row512x1x12x2r2s8 f64", "row512x1x12x4r2s8 f64", "wide128x1x8r8"),
+))

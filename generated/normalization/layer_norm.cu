@@ -78,5 +78,5 @@ struct Program : RowProgram<kernel_args> {
 
 }  // namespace baracuda
 #include <baracuda/row/kernel.cuh>
-// @lines templates/row.cu.jinja:1 1*5 2 0 3 0*3 2 1*3 2 0*5 4 12 1*5 2 0*3 2 1*3 2 0*3 1 3 11 2*2 1 5 6 8 1 -36 2 6 3
-// @lines 2*2 1 5 3*2 8 1 -36 2 3*2 5 2 1 5 0*2 3 9 2 21 1*3
+// @lines templates/row.cu.jinja:1 1*5 2 0 3 0*3 2 1*3 2 0*5 4 12 1*5 5 0*3 2 1*3 2 0*3 1 4 11 2*2 16 8 6 8 1 -54 2 6 3
+// @lines 2*2 16 8 3*2 8 1 -54 2 3*2 5 2 16 8 0*2 3 9 2 29 1*3

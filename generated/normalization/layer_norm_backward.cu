@@ -96,5 +96,5 @@ struct Program : RowProgram<kernel_args> {
 
 }  // namespace baracuda
 #include <baracuda/row/kernel.cuh>
-// @lines templates/row.cu.jinja:1 1*5 2 0*2 3 0*4 2 1*3 2 0*7 7 2 0 3 0 2*2 1*5 2 0*7 2 1*3 2 0*3 1 3 5 0 6 0 2*2 1 5
-// @lines 0*2 3 0 3 0 8 1 -36 2 0 11 2 1 5 0*2 3 0 6 0 3 2 1 4 2 0 10 0 2*2 1*3
+// @lines templates/row.cu.jinja:1 1*5 2 0*2 3 0*4 2 1*3 2 0*7 7 2 0 3 0 2*2 1*5 5 0*7 2 1*3 2 0*3 1 4 5 0 6 0 2*2 16 8
+// @lines 0*2 3 0 3 0 8 1 -54 2 0 11 2 16 8 0*2 3 0 6 0 3 2 1 12 2 0 10 0 2*2 1*3

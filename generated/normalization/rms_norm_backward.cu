@@ -80,5 +80,5 @@ struct Program : RowProgram<kernel_args> {
 
 }  // namespace baracuda
 #include <baracuda/row/kernel.cuh>
-// @lines templates/row.cu.jinja:1 1*5 2 0 3 0*2 2 1*3 2 0*5 7 2 3 2*2 1*5 2 0*5 2 1*3 2 0*2 1 3 5 0 6 2*2 1 5 0*2 3 0 3
-// @lines 8 1 -36 2 11 2 1 5 0*2 3 0 6 3 2 1 4 2 10 2*2 1*3
+// @lines templates/row.cu.jinja:1 1*5 2 0 3 0*2 2 1*3 2 0*5 7 2 3 2*2 1*5 5 0*5 2 1*3 2 0*2 1 4 5 0 6 2*2 16 8 0*2 3 0
+// @lines 3 8 1 -54 2 11 2 16 8 0*2 3 0 6 3 2 1 12 2 10 2*2 1*3

@@ -49,5 +49,5 @@ struct Program : RowProgram<kernel_args> {
 
 }  // namespace baracuda
 #include <baracuda/row/kernel.cuh>
-// @lines templates/row.cu.jinja:1 1*5 8 1*2 2 0*2 16 1*5 2 0 2 1*3 2 0 1 3 11 2*2 1 5 6 8 1 -36 2 3 0 3 5 2 1 5 12 2 21
-// @lines 1*3
+// @lines templates/row.cu.jinja:1 1*5 8 1*2 2 0*2 16 1*5 5 0 2 1*3 2 0 1 4 11 2*2 16 8 6 8 1 -54 2 3 0 3 5 2 16 8 12 2
+// @lines 29 1*3

@@ -34,6 +34,7 @@ class ReduceRowsPlan(rt.RowPlan[ReduceRowsDescriptor]):
         rt.Argument("average", "out", "row", dtypes=("T", "acc"), doc="the mean of each row"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "batch_invariant", "bit_stable_across_arch")
+    NUMERICS = 2
     EXTENTS = (rt.Extent("input_shape", "x"),)
     ROW_REDUCTIONS = 1
 
@@ -44,4 +45,4 @@ class ReduceRowsPlan(rt.RowPlan[ReduceRowsDescriptor]):
     run_unchecked, bind, can_implement = rt.entry_points(run)
 
 
-rt.REGISTRY.register(rt.row_kernels(ReduceRowsPlan))
+rt.REGISTRY.register(rt.row_kernels(ReduceRowsPlan, tiles="one look"))

@@ -44,4 +44,4 @@ struct Program : RowProgram<kernel_args> {
 
 }  // namespace baracuda
 #include <baracuda/row/kernel.cuh>
-// @lines templates/row.cu.jinja:1 1*5 5 0 2 1*3 2 0*2 16 1*5 2 0*2 2 1*3 2 0*3 1 3 5 0*2 8 2 1 17 2 21 1*3
+// @lines templates/row.cu.jinja:1 1*5 5 0 2 1*3 2 0*2 16 1*5 5 0*2 2 1*3 2 0*3 1 4 5 0*2 8 2 16 20 2 29 1*3

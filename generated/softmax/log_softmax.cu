@@ -14,7 +14,9 @@ struct kernel_args {
 // The passes along a row: what is known before each of them, and what it does with an element.
 struct Program : RowProgram<kernel_args> {
     using RowProgram::RowProgram;
-    static constexpr int PASSES = 3;
+    static constexpr int PASSES = 2;
+    static constexpr unsigned AGAIN = 1;
+    static constexpr unsigned LARGEST = 1;
     using x_tensor = ElementInput<&kernel_args::x_>;
     using y_tensor = ElementOutput<&kernel_args::y_>;
     using Tensors = List<x_tensor, y_tensor>;
@@ -27,30 +29,27 @@ struct Program : RowProgram<kernel_args> {
 
     template <class R> __device__ void before(Pass<0>, [[maybe_unused]] const R& row) {
         shifted_max_ = -math::infinity<acc_t>();
+        y_sum_ = acc_t(0);
     }
     __device__ static List<x_tensor> reads(Pass<0>);
-    template <class E> __device__ void element(Pass<0>, const E& e) {
+    template <class E> __device__ void largest(Pass<0>, const E& e) {
+        shifted_max_ = e.largest(x_tensor(), shifted_max_);
+    }
+    template <class E> __device__ void again(Pass<0>, const E& e) {
         const acc_t x_ = acc_t(x_tensor::in(e));
-        shifted_max_ = math::maximum(shifted_max_, x_);
+        y_sum_ = y_sum_ + exp_below(x_, shifted_max_);
+    }
+    __device__ void raise(Pass<0>, const Program& before) {
+        y_sum_ *= exp_below(before.shifted_max_, shifted_max_);
     }
 
     template <class R> __device__ void before(Pass<1>, [[maybe_unused]] const R& row) {
-        row.reduce(Part<Max>{shifted_max_});
-        y_sum_ = acc_t(0);
+        row.reduce(Part<Max>{shifted_max_},
+                   Part<Below<0>::Sum>{y_sum_});
+        y_once_ = math::log(y_sum_);
     }
     __device__ static List<x_tensor> reads(Pass<1>);
     template <class E> __device__ void element(Pass<1>, const E& e) {
-        const acc_t x_ = acc_t(x_tensor::in(e));
-        const acc_t shifted_ = x_ - shifted_max_;
-        y_sum_ = y_sum_ + math::exp_for<T>(shifted_);
-    }
-
-    template <class R> __device__ void before(Pass<2>, [[maybe_unused]] const R& row) {
-        row.reduce(Part<Sum>{y_sum_});
-        y_once_ = math::log(y_sum_);
-    }
-    __device__ static List<x_tensor> reads(Pass<2>);
-    template <class E> __device__ void element(Pass<2>, const E& e) {
         const acc_t x_ = acc_t(x_tensor::in(e));
         const acc_t shifted_ = x_ - shifted_max_;
         y_tensor::store(e, T(shifted_ - y_once_));
@@ -59,5 +58,5 @@ struct Program : RowProgram<kernel_args> {
 
 }  // namespace baracuda
 #include <baracuda/row/kernel.cuh>
-// @lines templates/row.cu.jinja:1 1*5 8 1*2 2 0 16 1*5 2 0 2 1*3 2 0*2 1 3 11 2*2 1 5 6 8 1 -36 2 9 2*2 1 5 3*2 8 1 -36
-// @lines 2 3 8 2 1 5 3 9 2 21 1*3
+// @lines templates/row.cu.jinja:1 1*5 8 1*2 2 0 16 1*5 2 0 3 0 2 1*3 2 0*2 1 4 11 0 2*2 9 2*2 5 6*2 8 3 2*2 1 -61 2 0 3
+// @lines 8 2 16 8 3 9 2 29 1*3

@@ -32,7 +32,7 @@ class LogSoftmaxPlan(rt.RowPlan[LogSoftmaxDescriptor]):
         rt.Argument("y", "out", "element", may_alias=("x",), doc="log-probabilities"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "batch_invariant")
-    NUMERICS = 2
+    NUMERICS = 3
     EXTENTS = (rt.Extent("input_shape", "x"),)
     ROW_REDUCTIONS = 2
 
@@ -42,4 +42,4 @@ class LogSoftmaxPlan(rt.RowPlan[LogSoftmaxDescriptor]):
     run_unchecked, bind, can_implement = rt.entry_points(run)
 
 
-rt.REGISTRY.register(rt.row_kernels(LogSoftmaxPlan, tiles="more waits"))
+rt.REGISTRY.register(rt.row_kernels(LogSoftmaxPlan, tiles="sums below"))

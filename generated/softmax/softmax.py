@@ -32,7 +32,7 @@ class SoftmaxPlan(rt.RowPlan[SoftmaxDescriptor]):
         rt.Argument("y", "out", "element", may_alias=("x",), doc="probabilities"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "batch_invariant")
-    NUMERICS = 2
+    NUMERICS = 3
     EXTENTS = (rt.Extent("input_shape", "x"),)
     ROW_REDUCTIONS = 2
 
@@ -42,4 +42,4 @@ class SoftmaxPlan(rt.RowPlan[SoftmaxDescriptor]):
     run_unchecked, bind, can_implement = rt.entry_points(run)
 
 
-rt.REGISTRY.register(rt.row_kernels(SoftmaxPlan, tiles="more waits"))
+rt.REGISTRY.register(rt.row_kernels(SoftmaxPlan, tiles="sums below"))

@@ -114,7 +114,7 @@ def _revision(text: str) -> int:
     return int(text)
 
 
-_TILE = re.compile(r"(row|wide)(\d+)x(\d+)x(\d+)(?:x(\d+))?(?:b(\d+))?r(\d+)")
+_TILE = re.compile(r"(row|wide)(\d+)x(\d+)x(\d+)(?:x(\d+))?(?:b(\d+))?r(\d+)(?:s(\d+))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,8 @@ class Tile:
     A `wide` tile loops over rows longer than itself. With `cluster`, that many blocks share a row, which needs sm_90,
     and `blocks` counts clusters. At most `blocks` persistent blocks take row after row, prefetching the next: a fixed
     number, so that column sums have the same order on every GPU. 0 is one block per `rows` rows. `resident` is the
-    wanted number of blocks per SM, which bounds the registers per thread.
+    wanted number of blocks per SM, which bounds the registers per thread. A thread keeps its last `staged` packs of
+    packed rows in shared memory.
     """
 
     lanes: int
@@ -134,6 +135,7 @@ class Tile:
     blocks: int
     cluster: int = 1
     resident: int = 1
+    staged: int = 0
 
     @property
     def arch(self) -> str:
@@ -145,7 +147,7 @@ class Tile:
         """The numbers that kernels are compiled with; the number of blocks is known at launch."""
         flags = ("WIDE", int(self.wide)), ("CLUSTER", self.cluster), ("PERSISTENT", int(self.blocks > 0))
         numbers = ("LANES", self.lanes), ("ROWS", self.rows), ("CHUNKS", self.chunks)
-        return *numbers, *flags, ("BLOCKS_PER_SM", self.resident)
+        return *numbers, *flags, ("BLOCKS_PER_SM", self.resident), ("STAGED", self.staged)
 
     @property
     def threads(self) -> int:
@@ -162,7 +164,8 @@ class Tile:
 
     def __str__(self) -> str:
         blocks = f"b{self.blocks}" if self.blocks else ""
-        return f"{self.tag}{blocks}r{self.resident}"
+        staged = f"s{self.staged}" if self.staged else ""
+        return f"{self.tag}{blocks}r{self.resident}{staged}"
 
     @classmethod
     @lru_cache(maxsize=1024)
@@ -172,8 +175,8 @@ class Tile:
         if match is None:
             raise InvalidProblem(f"{short_repr(text)} is not a tile; expected row128x1x4r8")
         kind, *numbers = match.groups()
-        lanes, rows, chunks, cluster, blocks, resident = (int(n or 0) for n in numbers)
-        return cls(lanes, rows, chunks, kind == "wide", blocks, cluster or 1, resident)
+        lanes, rows, chunks, cluster, blocks, resident, staged = (int(n or 0) for n in numbers)
+        return cls(lanes, rows, chunks, kind == "wide", blocks, cluster or 1, resident, staged)
 
 
 def parse_schedule(text: str) -> Tile | Schedule:

@@ -41,9 +41,7 @@ def lower_row(spec: RowSpec, spec_path: str) -> RowOp:
         rows=Name(rows),
         cols=Name(cols),
         col_axes=read_condition(spec.dims[cols].axes, spec.descriptor),
-        scalars=tuple(
-            scalar(n, f) for n, f in spec.descriptor.items() if f.is_number and n in plan.names_read
-        ),
+        scalars=tuple(scalar(n, f) for n, f in spec.descriptor.items() if f.is_number and n in plan.names_read),
         passes=plan.passes,
         columns=plan.columns,
         tiles=tuple(_tiles(spec, arguments, plan.passes)),
@@ -65,7 +63,14 @@ def _tiles(
         kind = ElementKind(tag)
         prefetched = sum(_pack_bytes(t, kind) for t in inputs["element"])
         packs, sums = (len(inputs["element"]), len(inputs["col"])), len(passes[-1].column_sums)
-        yield Name(tag), tiles(kind.row, ChunkUse(*packs, sums, prefetched, exchanges=len(passes) - 1))
+        use = ChunkUse(
+            *(*packs, sums, prefetched),
+            exchanges=len(passes) - 1,
+            looks=sum(bool(along.looks) for along in passes),
+            below=any(len(along.looks) > 1 for along in passes),
+            work=sum(look.work for along in passes for look in along.looks),
+        )
+        yield Name(tag), tiles(kind.row, use)
 
 
 def _pack_bytes(tensor: Tensor, element: ElementKind) -> int:

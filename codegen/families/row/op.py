@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from baracuda.runtime import RowPlan, Tile
 
 from ...lower.op import Op, Scalar, Tensor, Value
 from ...program import Expr
-from ...program.tree import Query, Read
+from ...program.tree import Call, Query, Read, walk
+from ...program.tree import Name as FieldName
 from ...spec.names import in_kernel
 from ...text import Name
 
@@ -20,7 +21,8 @@ class Reduction:
 
     name: Name
     kind: str  # "sum", "mean", "max" or "min"
-    arg: Expr  # a Read, if one element is all that counts
+    arg: Expr  # a Read, if one element is all that counts; of a sum below the largest x of a row, that x
+    largest: str = ""  # the name of that reduction: this one sums e^(x - largest)
 
     @property
     def local(self) -> Name:
@@ -30,6 +32,11 @@ class Reduction:
     def steps(self) -> bool:
         """Whether each element adds to it."""
         return not isinstance(self.arg, Read)
+
+    @property
+    def top(self) -> Name | None:
+        """The local name of the largest."""
+        return in_kernel(self.largest) if self.largest else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +61,60 @@ class ColumnSum:
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
-    """One pass along the row: values to compute, then what they are used for."""
+class Look:
+    """What is read and computed of each element, and what that is used for."""
 
-    row_values: tuple[Value, ...]  # known before the walk, one per row
-    row_stores: tuple[Store, ...]
-    reads: tuple[Tensor, ...]  # element and column tensors the walk looks at
+    reads: tuple[Tensor, ...]  # element and column tensors
     values: tuple[Value, ...]
     reductions: tuple[Reduction, ...]
     stores: tuple[Store, ...]
     column_sums: tuple[ColumnSum, ...]
     column_index: bool  # do these read index(cols)?
+    places: tuple[Expr, ...]  # that the column's index is compared with
 
     @property
-    def walks(self) -> bool:
-        return bool(self.reductions or self.stores or self.column_sums)
+    def work(self) -> int:
+        """Operations an element."""
+        exprs = [value.expr for value in self.values] + [store.expr for store in self.stores]
+        exprs += [reduction.arg for reduction in self.reductions] + [total.arg for total in self.column_sums]
+        of_exponentials = 2 * sum(bool(r.top) for r in self.reductions)
+        return sum(isinstance(part, Call) for expr in exprs for part in walk(expr)) + of_exponentials
+
+    @property
+    def largest(self) -> bool:
+        """Whether it only finds the largest elements of arrays of the op's element type."""
+        arrays = {str(t.name) for t in self.reads if t.over == "element" and not t.optional and t.dtypes == ("T",)}
+        found = all(isinstance(r.arg, FieldName) and r.kind == "max" and r.arg.id in arrays for r in self.reductions)
+        return found and not (self.values or self.stores or self.column_sums)
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One pass along the row: what is known before it, and what it does with the elements of each tile.
+
+    For sums below the largest element so far, it looks at them a second time.
+    """
+
+    row_values: tuple[Value, ...]  # known before the walk, one per row
+    row_stores: tuple[Store, ...]
+    looks: tuple[Look, ...]
+
+    @property
+    def reads(self) -> tuple[Tensor, ...]:
+        """The tensors that the walk looks at."""
+        return tuple(dict.fromkeys(t for look in self.looks for t in look.reads))
+
+    @property
+    def reductions(self) -> tuple[Reduction, ...]:
+        return tuple(r for look in self.looks for r in look.reductions)
+
+    @property
+    def stores(self) -> tuple[Store, ...]:
+        return tuple(s for look in self.looks for s in look.stores)
+
+    @property
+    def column_sums(self) -> tuple[ColumnSum, ...]:
+        return tuple(c for look in self.looks for c in look.column_sums)
 
     @property
     def updates(self) -> bool:
@@ -136,6 +182,17 @@ class RowOp(Op):
             return self.passes[number].row_values
         read = (t for t in self.tensors if t.over == "row" and t.role != "out")
         return (*(q for q in self.queries if q.what == "index"), *read, *self.passes[0].row_values)
+
+    @property
+    def bits(self) -> dict[Name, int]:
+        """What walks ask of a pass, a bit for each of which it holds."""
+        asked: dict[str, Callable[[Pass], object]] = {
+            "AGAIN": lambda along: len(along.looks) > 1,
+            "LARGEST": lambda along: any(look.largest for look in along.looks),
+            "PLACED": lambda along: any(look.places for look in along.looks[:1]),
+        }
+        bits = {Name(k): sum(1 << n for n, p in enumerate(self.passes) if holds(p)) for k, holds in asked.items()}
+        return {name: of_passes for name, of_passes in bits.items() if of_passes}
 
     @property
     def last(self) -> Pass:

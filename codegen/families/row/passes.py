@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...lower.op import Tensor, Value
 from ...program import Expr, Line, Name, ProgramError, Reduce, kind_of
 from ...program.tree import Call, Cast, Const, Query, Read, at_index, children, reads, varies, walk
 from ...text import Name as Identifier
-from .op import Columns, ColumnSum, Pass, Reduction, Store
+from .op import Columns, ColumnSum, Look, Pass, Reduction, Store
 from .spec import RowSpec
 
 _KINDS = ("sum", "mean", "max", "min")
@@ -42,8 +42,9 @@ def schedule(
 
 
 def _name_reductions(lines: tuple[Line, ...], rows: str, taken: set[str]) -> tuple[Line, ...]:
-    """Give every reduction a line of its own; a mean down the columns becomes a sum and a division."""
+    """Give every reduction a line of its own, once; a mean down the columns becomes a sum and a division."""
     named: list[Line] = []
+    names: dict[Expr, str] = {}
     taken = taken | {line.name for line in lines}
 
     def lift(expr: Expr, line: Line) -> Expr:
@@ -56,20 +57,21 @@ def _name_reductions(lines: tuple[Line, ...], rows: str, taken: set[str]) -> tup
                 if kind == "mean" and dims == (rows,):
                     total = lift(Reduce("sum", arg, dims), line)
                     return Call("div", (total, Query("size", rows)))
-                name = f"{line.name}_{kind}"
-                while name in taken:
-                    name += "_"
-                taken.add(name)
-                named.append(Line(name, Reduce(kind, lift(arg, line), dims), line.number))
-                return Name(name)
+                reduced = Reduce(kind, lift(arg, line), dims)
+                if reduced not in names:
+                    name = f"{line.name}_{kind}"
+                    while name in taken:
+                        name += "_"
+                    taken.add(name)
+                    named.append(Line(name, reduced, line.number))
+                    names[reduced] = name
+                return Name(names[reduced])
         return expr
 
     for line in lines:
         if isinstance(line.expr, Reduce) and not (line.expr.kind == "mean" and line.expr.dims == (rows,)):
             named.append(
-                Line(
-                    line.name, Reduce(line.expr.kind, lift(line.expr.arg, line), line.expr.dims), line.number
-                )
+                Line(line.name, Reduce(line.expr.kind, lift(line.expr.arg, line), line.expr.dims), line.number)
             )
         else:
             named.append(Line(line.name, lift(line.expr, line), line.number))
@@ -160,6 +162,7 @@ class _Scheduler:
         self.level: dict[str, int] = {}  # the first pass that may read a name
         self.fed: dict[str, int] = {}  # the pass that feeds a row reduction
         self.after_columns: set[str] = set()  # names that need column sums
+        self.largest: dict[str, str] = {}  # of sums of what is below the largest of a row, its name
         self.dims: dict[str, frozenset[str]] = {n: frozenset(t.dims) for n, t in spec.inputs.items()}
         self.dims |= {n: frozenset() for n in spec.descriptor}
         for line in lines:
@@ -175,6 +178,10 @@ class _Scheduler:
                 text = f"{line.name!r} is a {line.expr.kind} of ints; the row family reduces floats, as in"
                 raise ProgramError(f"{text} {line.expr.kind}(acc(i), {self.cols})", line.number)
             if line.expr.dims == (self.cols,) and line.expr.kind in _KINDS and not late:
+                if below := self._below(line):
+                    x, top = below
+                    self.largest[line.name], level = top, self.fed[top]
+                    self.by_name[line.name] = Line(line.name, Reduce("sum", x, line.expr.dims), line.number)
                 self.fed[line.name], level = level, level + 1
             elif line.expr.dims == (self.rows,) and line.expr.kind == "sum" and not late:
                 self.after_columns.add(line.name)
@@ -186,6 +193,33 @@ class _Scheduler:
             if self.rows in dims:
                 raise self._refuse(line, "a value per row that needs a sum over all rows")
         self.dims[line.name], self.level[line.name] = dims, level
+
+    def _below(self, line: Line) -> tuple[Expr, str] | None:
+        """Of a sum of e^(x - top) along the row, where `top` is the largest x: x, and the name of that reduction."""
+        if isinstance(line.expr, Reduce) and line.expr.kind == "sum":
+            match self._known(line.expr.arg):
+                case Call(op="exp", args=(power,)):
+                    match self._known(power):
+                        case Call(op="sub", args=(x, top)) if name := self._largest(top, x):
+                            return x, name
+        return None
+
+    def _largest(self, expr: Expr, x: Expr) -> str:
+        """The name of the reduction, if `expr` is the largest `x` of a row."""
+        top = self._known(expr)
+        found = self.by_name.get(top.id) if isinstance(top, Name) else None
+        return found.name if found and found.expr == Reduce("max", x, (self.cols,)) else ""
+
+    def _known(self, expr: Expr) -> Expr:
+        """What a name stands for, down to a reduction or an input."""
+        while True:
+            match expr:
+                case Name(id=name) if name in self.by_name and not isinstance(self.by_name[name].expr, Reduce):
+                    expr = self.by_name[name].expr
+                case Call(op="stop_gradient", args=(inner,)):
+                    expr = inner
+                case _:
+                    return expr
 
     def _refuse(self, line: Line, role: str) -> ProgramError:
         return ProgramError(
@@ -232,41 +266,50 @@ class _Scheduler:
         return wanted
 
     def _pass(self, number: int, last: int, stores: list[Line], sums: list[Line]) -> Pass:
-        final = number == last
-        fed = [x for x in self.lines if self.fed.get(x.name) == number]
-        ends = fed + (stores + sums if final else [])
-        element_values = {
-            x.name
-            for x in self.lines
-            if self.dims[x.name] and x.name not in self.fed and not self._is_row_value(x)
-        } - self.after_columns
-        computed = element_values | {x.name for x in ends}
-        wanted = self._needed(ends, lambda n: n in computed) & computed
-        names_read = {n for name in wanted for n in reads(self.by_name[name].expr)}
-        stored = {x.name for x in stores} if final else set()
-        # A stored value gets a name of its own only when another line reads it.
-        named_lines = [x for x in self.lines if x.name in wanted & element_values and x.name not in stored - names_read]
+        fed = [self.by_name[x.name] for x in self.lines if self.fed.get(x.name) == number]
+        largest = {self.largest[x.name] for x in fed if x.name in self.largest}
+        first = [x for x in fed if not largest or x.name in largest]
+        again = [x for x in fed if x not in first]
+        looks = (self._look(first, stores, sums) if number == last else self._look(first), self._look(again))
         return Pass(
             row_values=tuple(
                 self._value(x) for x in self.lines if self._is_row_value(x) and self.level[x.name] == number
             ),
             row_stores=tuple(self._row_stores(number, last)),
-            reads=tuple(
-                t for n, t in self.tensors.items() if n in names_read and t.over != "row" and t.role != "out"
-            ),
+            looks=tuple(look for look in looks if look.reductions or look.stores or look.column_sums),
+        )
+
+    def _look(self, fed: list[Line], stores: Sequence[Line] = (), sums: Sequence[Line] = ()) -> Look:
+        ends = [*fed, *stores, *sums]
+        element_values = {
+            x.name for x in self.lines if self.dims[x.name] and x.name not in self.fed and not self._is_row_value(x)
+        } - self.after_columns
+        computed = element_values | {x.name for x in ends}
+        wanted = self._needed(ends, lambda n: n in computed) & computed
+        names_read = {n for name in wanted for n in reads(self.by_name[name].expr)}
+        stored = {x.name for x in stores}
+        # A stored value gets a name of its own only when another line reads it.
+        named_lines = [x for x in self.lines if x.name in wanted & element_values and x.name not in stored - names_read]
+        exprs = [x.expr for x in (*named_lines, *ends)]
+        return Look(
+            reads=tuple(t for n, t in self.tensors.items() if n in names_read and t.over != "row" and t.role != "out"),
             values=tuple(self._value(x) for x in named_lines),
             reductions=tuple(self._reduction(x) for x in fed),
-            stores=tuple(self._store(x, x.name in names_read) for x in stores if final),
-            column_sums=tuple(self._column_sum(x) for x in sums if final),
-            column_index=any(
-                self._needs_index(x.expr) for x in (*named_lines, *fed, *(stores + sums if final else []))
-            ),
+            stores=tuple(self._store(x, x.name in names_read) for x in stores),
+            column_sums=tuple(self._column_sum(x) for x in sums),
+            column_index=any(map(self._needs_index, exprs)),
+            places=tuple(dict.fromkeys(place for e in exprs for part in walk(e) if (place := self._place_of(part)))),
         )
+
+    def _place_of(self, expr: Expr) -> Expr | None:
+        """The whole number that the column's index is compared with."""
+        place = at_index(self.cols, expr)
+        return place if place is not None and kind_of(place, self.kinds) == "int" else None
 
     def _needs_index(self, expr: Expr) -> bool:
         """Whether it reads the column's index, and does not only ask whether that is some place."""
-        place = at_index(self.cols, expr)
-        parts = children(expr) if place is None or kind_of(place, self.kinds) != "int" else (place,)
+        place = self._place_of(expr)
+        parts = children(expr) if place is None else (place,)
         return expr == Query("index", self.cols) or any(map(self._needs_index, parts))
 
     def _is_row_value(self, line: Line) -> bool:
@@ -299,9 +342,7 @@ class _Scheduler:
                 raise self._refuse(line, "read where only column sums are known")
         names_read = {n for x in named_lines for n in reads(x.expr)}
         return Columns(
-            reads=tuple(
-                t for n, t in self.tensors.items() if n in names_read and t.over == "col" and t.role != "out"
-            ),
+            reads=tuple(t for n, t in self.tensors.items() if n in names_read and t.over == "col" and t.role != "out"),
             values=tuple(self._value(x) for x in named_lines),
             stores=tuple(self._store(x, True) for x in stores),
         )
@@ -313,7 +354,7 @@ class _Scheduler:
 
     def _reduction(self, line: Line) -> Reduction:
         assert isinstance(line.expr, Reduce)
-        return Reduction(Identifier(line.name), line.expr.kind, line.expr.arg)
+        return Reduction(Identifier(line.name), line.expr.kind, line.expr.arg, self.largest.get(line.name, ""))
 
     def _value(self, line: Line) -> Value:
         return Value(Identifier(line.name), self.kinds[line.name], line.expr)

@@ -43,7 +43,30 @@ STREAMING = (
     Tile(lanes=512, rows=1, chunks=8, wide=False, blocks=0, resident=2),
     Tile(lanes=1024, rows=1, chunks=8, wide=False, blocks=132, resident=1),
 )
+UP_TO_4096, UP_TO_8192 = STREAMING[:7], STREAMING[:8]  # halves
 WIDE = Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=0)
+# Rows that are read once need not stay on the multiprocessor. On an H200, bf16, us by this tile and by one that holds a
+# row: cross_entropy 8192x128256 468 and 705, 32768x32000 462 and 554, 32768x16384 245 and 263, but 65536x8192 280 and
+# 250; reduce_rows 463 and 502, 459 and 458, 242 and 241.
+WIDE_ONCE = Tile(lanes=128, rows=1, chunks=8, wide=True, blocks=0, resident=8)
+# Shared memory and registers together hold more of a multiprocessor's rows, so more blocks are busy at other times, and
+# longer rows need no cluster or a smaller one. On an H200, bf16, us by these tiles and by registers alone:
+# cross_entropy_with_gradient 8192x128256 1026 and 1157 (by clusters of four in shared memory alone, which leave eight
+# multiprocessors idle, 1130), 4096x262144 1095 and 1264, 16384x50304 817 and 953, 32768x32000 1013 and 1075,
+# 32768x16384 527 and 544, 65536x8192 526 and 550; log_softmax 2048x131072 279 and 306. With less
+# work, blocks of up to 32768 halves gain nothing: softmax 8192x32768 265 and 264.
+STAGED = (
+    Tile(lanes=128, rows=1, chunks=8, wide=False, blocks=0, resident=12, staged=8),
+    Tile(lanes=256, rows=1, chunks=8, wide=False, blocks=0, resident=6, staged=8),
+    Tile(lanes=512, rows=1, chunks=8, wide=False, blocks=0, resident=3, staged=8),
+)
+STAGED_IN_PART = (
+    Tile(lanes=512, rows=1, chunks=16, wide=False, blocks=0, resident=2, staged=8),
+    Tile(lanes=512, rows=1, chunks=16, wide=False, blocks=0, cluster=2, resident=2, staged=8),
+    Tile(lanes=512, rows=1, chunks=16, wide=False, blocks=0, cluster=4, resident=2, staged=8),
+)
+STAGED_BYTES = 208 * 1024  # of a multiprocessor
+MUCH_WORK = 8  # operations an element
 # Blocks of clusters wait for each other, so they are persistent and prefetch, too: bf16 2048x131072 3690, by two of the
 # blocks of 1024 threads 3495; 1024x262144 3740, by four 2540.
 CLUSTERS = (
@@ -53,8 +76,7 @@ CLUSTERS = (
     Tile(lanes=1024, rows=1, chunks=4, wide=False, blocks=15, cluster=8, resident=1),
 )
 # Where they wait twice or more, four clusters on a multiprocessor are busy at other times: on an H100, bf16
-# 8192x128256, cross_entropy 917 us, 1217 by those above, with its gradient 1813 and 2234; softmax 8192x131072 1534 and
-# 1588.
+# 8192x128256, 917 us by these and 1217 by those above, where elements are stored, too, 1813 and 2234.
 CLUSTERS_OF_MORE_WAITS = (
     Tile(lanes=256, rows=1, chunks=8, wide=False, blocks=0, cluster=4, resident=4),
     Tile(lanes=256, rows=1, chunks=8, wide=False, blocks=0, cluster=8, resident=4),
@@ -82,7 +104,6 @@ SUMMING = (
     Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=62, cluster=4, resident=2),
     Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=30, cluster=8, resident=2),
     Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=14, cluster=8, resident=1),
-    replace(WIDE, blocks=32),
 )
 
 
@@ -93,17 +114,26 @@ class ChunkUse:
     elements: int
     columns: int
     column_sums: int
-    prefetched: int  # bytes of the next row in flight
+    prefetched: int  # bytes in shared memory
     exchanges: int  # how often the threads of a row wait for each other
+    looks: int  # how often they look at it
+    below: bool  # do they sum what is below the largest?
+    work: int  # operations an element
 
     @property
     def table(self) -> tuple[Tile, ...]:
-        """The tiles to choose from. A row that is walked once need not stay on the multiprocessor."""
+        """The tiles to choose from. A row that is read once need not stay on the multiprocessor."""
+        wide = WIDE_ONCE if self.below else WIDE
         if self.column_sums:
-            return SUMMING
+            return (*SUMMING, replace(wide, blocks=32))
         if not self.exchanges:  # cross_entropy_backward, on an H100: bf16 8192x128256 1709 us by a cluster, 1463
-            return (*(tile for tile in STREAMING if not tile.arch), WIDE)
-        return (*STREAMING, *(CLUSTERS if self.exchanges == 1 else CLUSTERS_OF_MORE_WAITS), WIDE)
+            return (*(tile for tile in STREAMING if not tile.arch), wide)
+        if self.looks == 1:
+            return (*UP_TO_8192, WIDE_ONCE)
+        if self.below:  # columns that are read beside them gain nothing: layer_norm 4096x65536 350 us staged, 288
+            short = (*UP_TO_4096, *STAGED) if self.work >= MUCH_WORK else STREAMING[:-1]
+            return (*short, *STAGED_IN_PART, wide)
+        return (*STREAMING, *(CLUSTERS if self.exchanges == 1 else CLUSTERS_OF_MORE_WAITS), wide)
 
 
 def tiles(element: Element, use: ChunkUse) -> tuple[Tile, ...]:
@@ -113,13 +143,14 @@ def tiles(element: Element, use: ChunkUse) -> tuple[Tile, ...]:
     sums = use.column_sums * VECTOR_BYTES // element.bytes * element.acc.row.bytes // 4
     fitting: list[Tile] = []
     for tile in use.table:
-        if tile.cluster == 2 and element.bytes > 2:
+        if tile.cluster == 2 and element.bytes > 2 and use.column_sums:
             continue  # f32 16384x8192: 4105 GB/s by one block, 4010 by two
         registers = REGISTERS // (tile.threads * tile.resident) - other_registers
-        chunks = min(tile.chunks, registers // max(1, 4 * packs + sums))
+        staged = min(tile.staged, STAGED_BYTES // (tile.threads * tile.resident * max(1, use.prefetched)))
+        chunks = min(tile.chunks, staged + max(0, registers // max(1, 4 * packs + sums)))
         if tile.blocks:
             chunks = min(chunks, PREFETCH_BYTES[bool(tile.arch)] // (tile.threads * max(1, use.prefetched)))
-        candidate = tile if tile.wide else replace(tile, chunks=chunks)
+        candidate = tile if tile.wide else replace(tile, chunks=chunks, staged=min(staged, chunks))
         if chunks > 0 and (tile.wide or not any(_serves(t, candidate) for t in fitting)):
             fitting.append(candidate)
     return tuple(fitting)

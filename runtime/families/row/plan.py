@@ -41,18 +41,25 @@ from .source import prefetch_bytes, row_axes_of, row_source
 _TICKET_BYTES = 4
 _OF_COLS = "[rows] that with 1 for each axis of cols, [cols] those axes or their product"
 _SHAPES = {"element": "[rows, cols]", "row": "[rows]", "col": "[cols]"}
-_OF_BLOCKS = (
-    *("row4x32x2r8", "row4x32x4r8", "row8x16x4r8", "row16x8x4r8", "row32x4x4r8", "row64x1x4r16", "row128x1x4r8"),
-    *("row128x1x8r8 f32 f16 bf16", "row256x1x8r4 f32 f16 bf16", "row512x1x8r2 f32 f16 bf16"),
-    *("row1024x1x8b132r1 f32 f16 bf16", "row256x1x4r4 f64", "row512x1x4r2 f64", "row1024x1x4b132r1 f64"),
+_OF_WARPS = ("row4x32x2r8", "row4x32x4r8", "row8x16x4r8", "row16x8x4r8", "row32x4x4r8", "row64x1x4r16", "row128x1x4r8")
+_UP_TO_512 = (
+    *(*_OF_WARPS, "row128x1x8r8 f32 f16 bf16", "row256x1x8r4 f32 f16 bf16", "row512x1x8r2 f32 f16 bf16"),
+    *("row256x1x4r4 f64", "row512x1x4r2 f64"),
 )
+_OF_BLOCKS = (*_UP_TO_512, "row1024x1x8b132r1 f32 f16 bf16", "row1024x1x4b132r1 f64")
 # The tiles of ops that need no more registers and shared memory than usual: those whose threads wait for each other
-# once in a row, and those where they wait more often.
+# once in a row, and those where they wait more often; whose rows are read once; and that sum below a largest number.
 TILES = {
     "one wait": (*_OF_BLOCKS, "row256x1x4x8b60r4 f64", "row512x1x4x8b30r2", "row1024x1x4x8b15r1", "wide384x1x2r1"),
     "more waits": (
         *(*_OF_BLOCKS, "row256x1x8x8r4 f32 f16 bf16", "row512x1x8x8r2 f32 f16 bf16"),
         *("row256x1x4x8r4 f64", "row512x1x4x8r2 f64", "wide384x1x2r1"),
+    ),
+    "one look": (*_OF_WARPS, "row128x1x8r8 f32 f16 bf16", "wide128x1x8r8"),
+    "sums below": (
+        *(*_UP_TO_512, "row512x1x16r2s8 f32 f16 bf16", "row512x1x16x2r2s8 f32 f16 bf16"),
+        *("row512x1x16x4r2s8 f32 f16 bf16", "row512x1x12r2s8 f64", "row512x1x12x2r2s8 f64", "row512x1x12x4r2s8 f64"),
+        "wide128x1x8r8",
     ),
 }
 

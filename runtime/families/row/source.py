@@ -52,9 +52,8 @@ def row_source(
 
 
 def prefetch_bytes(sku: KernelSku, read: Iterable[ElementKind]) -> int:
-    """Shared memory of a block for prefetched packs, one per tensor and pack of a thread."""
-    if not sku.tile.blocks:
-        return 0
-    chunks = 1 if sku.tile.wide else sku.tile.chunks
+    """Shared memory of a block for prefetched or staged packs, one per tensor and pack of a thread."""
+    tile = sku.tile
+    chunks = tile.staged or (1 if tile.wide else tile.chunks) * bool(tile.blocks)
     packs = sum(VECTOR_BYTES // sku.element.row.bytes * kind.row.bytes for kind in read)
-    return sku.tile.threads * chunks * packs
+    return tile.threads * chunks * packs

@@ -56,6 +56,13 @@ template <> __device__ inline unsigned pack_halves<bf16>(float low, float high) 
 }
 #endif
 
+// The one in the lower half of a word.
+template <typename T> __device__ inline T first_half(unsigned word) {
+    T half;
+    half.bits = static_cast<unsigned short>(word);
+    return half;
+}
+
 using i64 = long long;
 using u32 = unsigned;
 using u64 = unsigned long long;

@@ -176,6 +176,26 @@ __device__ inline float minimum(float a, float b) {
 }
 #endif
 
+// The same of each of two halves in a word.
+#ifdef BARACUDA_HOST
+template <typename T> u32 maximum_of_halves(u32 a, u32 b) {
+    const auto of = [&](int at) { return maximum(float(first_half<T>(a >> at)), float(first_half<T>(b >> at))); };
+    return pack_halves<T>(of(0), of(16));
+}
+#else
+template <typename T> __device__ u32 maximum_of_halves(u32 a, u32 b);
+template <> __device__ inline u32 maximum_of_halves<f16>(u32 a, u32 b) {
+    u32 c;
+    asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(c) : "r"(a), "r"(b));
+    return c;
+}
+template <> __device__ inline u32 maximum_of_halves<bf16>(u32 a, u32 b) {
+    u32 c;
+    asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(c) : "r"(a), "r"(b));
+    return c;
+}
+#endif
+
 // Integers as in NumPy: they wrap, quotients round down, dividing by zero gives zero, shifts of 64 and more push every
 // bit out.
 #define BARACUDA_WRAPPING(name, op)                                              \
@@ -251,6 +271,9 @@ __device__ inline i64 left_shift(i64 a, i64 b) { return u64(b) < 64 ? i64(u64(a)
 __device__ inline i64 right_shift(i64 a, i64 b) { return u64(b) < 64 ? a >> b : a < 0 ? -1 : 0; }
 
 template <typename A> __device__ A infinity() { return A(__uint_as_float(0x7f800000u)); }
+template <typename A> __device__ A largest() {
+    return A(sizeof(A) == 4 ? 3.4028234663852886e38 : 1.7976931348623157e308);
+}
 
 }  // namespace math
 

@@ -127,6 +127,19 @@ static inline void cvt_rn_satfinite_e5m2x2_f32(u16& to, float high, float low) {
 static inline void max_NaN_f32(float& to, float a, float b) {
   to = a != a || b != b ? __uint_as_float(0x7fffffffu) : a > b || (a == b && !signbit(a)) ? a : b;
 }
+#define BARACUDA_PTX_MAX_PAIR(opcode, each, value)                         \
+  static inline void opcode(u32& to, u32 a, u32 b) {                       \
+    u16 halves[2];                                                         \
+    for (int i = 0; i < 2; i++) {                                          \
+      float most;                                                          \
+      max_NaN_f32(most, value(u16(a >> 16 * i)), value(u16(b >> 16 * i))); \
+      each(halves[i], most);                                               \
+    }                                                                      \
+    to = halves[0] | static_cast<u32>(halves[1]) << 16;                    \
+  }
+BARACUDA_PTX_MAX_PAIR(max_NaN_f16x2, cvt_rn_f16_f32, baracuda_host::half_bits_to_float)
+BARACUDA_PTX_MAX_PAIR(max_NaN_bf16x2, cvt_rn_bf16_f32, baracuda_host::bfloat16_bits_to_float)
+#undef BARACUDA_PTX_MAX_PAIR
 static inline void min_NaN_f32(float& to, float a, float b) {
   to = a != a || b != b ? __uint_as_float(0x7fffffffu) : a < b || (a == b && signbit(a)) ? a : b;
 }

@@ -7,9 +7,11 @@ namespace baracuda {
 
 #ifdef BARACUDA_HOST
 inline unsigned cluster_rank() { return baracuda_host::cluster_rank(); }
+inline void cluster_arrive(BARACUDA_SITE) { baracuda_host::cluster_arrive(BARACUDA_HERE); }
+inline void cluster_wait(BARACUDA_SITE) { baracuda_host::cluster_wait(BARACUDA_HERE); }
 inline void cluster_sync(BARACUDA_SITE) {
-    baracuda_host::cluster_arrive(BARACUDA_HERE);
-    baracuda_host::cluster_wait(BARACUDA_HERE);
+    cluster_arrive(BARACUDA_SITE_ARGS);
+    cluster_wait(BARACUDA_SITE_ARGS);
 }
 inline unsigned mapped_address(unsigned shared, unsigned rank, BARACUDA_SITE) {
     return baracuda_host::mapped_address(shared, rank, BARACUDA_HERE);
@@ -31,8 +33,13 @@ __device__ __forceinline__ unsigned cluster_rank() {
 
 // A barrier of all threads of the cluster, with release and acquire. No block may access another's memory before the
 // first one, nor end while another may still access its own.
+__device__ __forceinline__ void cluster_arrive() {
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 __device__ __forceinline__ void cluster_sync() {
-    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+    cluster_arrive();
+    cluster_wait();
 }
 
 // The address in block `rank` of what this block has at `shared` (mapa).

@@ -87,9 +87,12 @@ template <typename T, Layout LAYOUT> struct PerCol {
 };
 
 // LANES threads share a row, a block has ROWS rows, and a thread owns CHUNKS packs of its row at a time. With CLUSTER >
-// 1 that many blocks share a row. WIDE: rows are longer than the tile. PERSISTENT: a block loops over rows.
-template <int LANES_, int ROWS_, int CHUNKS_, bool WIDE_, int CLUSTER_ = 1, bool PERSISTENT_ = false> struct Tile {
+// 1 that many blocks share a row. WIDE: rows are longer than the tile. PERSISTENT: a block loops over rows. A thread
+// keeps its last STAGED packs of a packed row in shared memory.
+template <int LANES_, int ROWS_, int CHUNKS_, bool WIDE_, int CLUSTER_ = 1, bool PERSISTENT_ = false, int STAGED_ = 0>
+struct Tile {
     static constexpr int LANES = LANES_, ROWS = ROWS_, CHUNKS = CHUNKS_, THREADS = LANES * ROWS, CLUSTER = CLUSTER_;
+    static constexpr int STAGED = STAGED_;
     static constexpr bool WIDE = WIDE_, PERSISTENT = PERSISTENT_;
     static_assert(CLUSTER == 1 || (LANES > WARP && !WIDE), "a cluster holds one row in whole warps");
     static_assert(LANES <= WARP ? WARP % LANES == 0 : LANES % WARP == 0, "a row is whole warps or a part of one");
@@ -110,7 +113,7 @@ template <int LANES_, int ROWS_, int CHUNKS_, bool WIDE_, int CLUSTER_ = 1, bool
 };
 
 // The tile of a schedule.
-template <class S> using TileOf = Tile<S::LANES, S::ROWS, S::CHUNKS, S::WIDE, S::CLUSTER, S::PERSISTENT>;
+template <class S> using TileOf = Tile<S::LANES, S::ROWS, S::CHUNKS, S::WIDE, S::CLUSTER, S::PERSISTENT, S::STAGED>;
 
 // How a block traverses its rows.
 enum class Walk {
@@ -317,21 +320,28 @@ template <typename A> __device__ A mean_of(A sum, const Space& space) {
     return sum / A(space.cols);
 }
 
-// How values of a row are reduced, and what that is `of` a row.
-template <typename A> struct Sum {
+// How values of a row are reduced, and what number `i` of those is `of` a row. TOP is the number of the largest among
+// those that are reduced together, below which this one's terms are; -1 of what rests on no other.
+struct OnItsOwn {
+    static constexpr int TOP = -1;
+    template <typename A, int N> __device__ static A raised(A value, const A (&)[N], const A (&)[N]) { return value; }
+};
+template <typename A> struct Sum : OnItsOwn {
     __device__ A operator()(A a, A b) const { return a + b; }
-    __device__ static A of(A sum, const Space&) { return sum; }
+    template <int N> __device__ static A of(const A (&value)[N], int i, const Space&) { return value[i]; }
 };
 template <typename A> struct Mean : Sum<A> {
-    __device__ static A of(A sum, const Space& space) { return mean_of(sum, space); }
+    template <int N> __device__ static A of(const A (&value)[N], int i, const Space& space) {
+        return mean_of(value[i], space);
+    }
 };
-template <typename A> struct Max {
+template <typename A> struct Max : OnItsOwn {
     __device__ A operator()(A a, A b) const { return math::maximum(a, b); }
-    __device__ static A of(A most, const Space&) { return most; }
+    template <int N> __device__ static A of(const A (&value)[N], int i, const Space&) { return value[i]; }
 };
-template <typename A> struct Min {
+template <typename A> struct Min : OnItsOwn {
     __device__ A operator()(A a, A b) const { return math::minimum(a, b); }
-    __device__ static A of(A least, const Space&) { return least; }
+    template <int N> __device__ static A of(const A (&value)[N], int i, const Space&) { return value[i]; }
 };
 
 // All-gather of one value per block of a cluster through distributed shared memory. The two barriers and buffers
@@ -341,18 +351,22 @@ template <class Tile> struct ClusterExchange {
         __shared__ unsigned long long barriers[2];
         return {shared_address(&barriers[phase & 1])};
     }
-    // Initializes the barriers of all blocks, before the first exchange.
+    // Initializes the barriers of this block. The first exchange waits until all blocks have.
     __device__ static void init() {
         if (threadIdx.x == 0) {
             arrived(0).init(1);
             arrived(1).init(1);
             fence_barrier_init();
         }
-        cluster_sync();
+        cluster_arrive();
+    }
+    __device__ static void wait_for_init(int phase) {
+        if (phase == 0) cluster_wait();
     }
     // The numbers of all blocks, in the blocks' order.
     template <typename A, int N> __device__ static const A (*all_gather(const A (&value)[N], int phase))[N] {
         __shared__ A of_block[2][Tile::CLUSTER][N];
+        wait_for_init(phase);
         const Barrier barrier = arrived(phase);
         if (threadIdx.x == 0) barrier.expect(Tile::CLUSTER * sizeof(value));
         if (threadIdx.x < Tile::CLUSTER) {
@@ -371,18 +385,53 @@ template <class... Ops, typename A, int N> __device__ void join(A (&value)[N], c
     int i = 0;
     ((value[i] = Ops()(value[i], other[i]), ++i), ...);
 }
+template <class... Ops> constexpr bool ANY_BELOW = (false || ... || (Ops::TOP >= 0));
+
+// A butterfly over LANES neighbouring lanes: what rests on no other, then sums below the largest of all these lanes.
+template <int LANES, class... Ops, typename A, int N> __device__ void reduce_lanes(A (&value)[N]) {
+    constexpr int TOP[] = {Ops::TOP...};
+    A own[N];
+#pragma unroll
+    for (int i = 0; i < N; ++i) own[i] = value[i];
+#pragma unroll
+    for (int below = 0; below <= int(ANY_BELOW<Ops...>); ++below) {
+        if (below) {
+            int i = 0;
+            ((value[i] = Ops::raised(value[i], own, value), ++i), ...);
+        }
+#pragma unroll
+        for (int step = (LANES < WARP ? LANES : WARP) / 2; step > 0; step /= 2) {
+            A other[N];
+#pragma unroll
+            for (int i = 0; i < N; ++i)
+                if ((TOP[i] >= 0) == (below > 0)) other[i] = __shfl_xor_sync(ALL_LANES, value[i], step);
+            int i = 0;
+            (((Ops::TOP >= 0) == (below > 0) ? void(value[i] = Ops()(value[i], other[i])) : void(), ++i), ...);
+        }
+    }
+}
+
+// Reduces what each of COUNT warps or blocks has.
+template <int COUNT, class... Ops, typename A, int N>
+__device__ void reduce_parts_of_row(A (&value)[N], const A (*part)[N]) {
+    if constexpr (ANY_BELOW<Ops...>) {
+        static_assert(COUNT <= WARP && WARP % COUNT == 0, "each lane takes one part");
+#pragma unroll
+        for (int i = 0; i < N; ++i) value[i] = part[threadIdx.x % COUNT][i];
+        reduce_lanes<COUNT, Ops...>(value);
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; ++i) value[i] = part[0][i];
+#pragma unroll
+        for (int other = 1; other < COUNT; ++other) join<Ops...>(value, part[other]);
+    }
+}
 
 // All-reduce of N numbers over the threads of a row, with the same bits in each: a butterfly within the warp, then the
-// warps in order, then the blocks of the cluster. `phase` counts the reductions: two scratch buffers alternate, so that
-// one barrier each is enough.
+// warps in order, then the blocks of the cluster; butterflies throughout with sums below a largest number. `phase`
+// counts the reductions: two scratch buffers alternate, so that one barrier each is enough.
 template <class Tile, class... Ops, typename A, int N> __device__ void reduce_row(A (&value)[N], int& phase) {
-#pragma unroll
-    for (int step = (Tile::LANES < WARP ? Tile::LANES : WARP) / 2; step > 0; step /= 2) {
-        A other[N];
-#pragma unroll
-        for (int i = 0; i < N; ++i) other[i] = __shfl_xor_sync(ALL_LANES, value[i], step);
-        join<Ops...>(value, other);
-    }
+    reduce_lanes<Tile::LANES, Ops...>(value);
     if constexpr (Tile::LANES <= WARP) {
         __syncwarp();  // a row may be written in place: what other lanes read of it comes before
     } else {
@@ -398,18 +447,10 @@ template <class Tile, class... Ops, typename A, int N> __device__ void reduce_ro
             for (int i = 0; i < N; ++i) of_warp[threadIdx.x % Tile::LANES / WARP][i] = value[i];
         }
         Tile::row_barrier();
-#pragma unroll
-        for (int i = 0; i < N; ++i) value[i] = of_warp[0][i];
-#pragma unroll
-        for (int warp = 1; warp < WARPS; ++warp) join<Ops...>(value, of_warp[warp]);
+        reduce_parts_of_row<WARPS, Ops...>(value, of_warp);
     }
-    if constexpr (Tile::CLUSTER > 1) {
-        const A(*const of_block)[N] = ClusterExchange<Tile>::all_gather(value, phase);
-#pragma unroll
-        for (int i = 0; i < N; ++i) value[i] = of_block[0][i];
-#pragma unroll
-        for (int block = 1; block < Tile::CLUSTER; ++block) join<Ops...>(value, of_block[block]);
-    }
+    if constexpr (Tile::CLUSTER > 1)
+        reduce_parts_of_row<Tile::CLUSTER, Ops...>(value, ClusterExchange<Tile>::all_gather(value, phase));
     ++phase;
 }
 template <class Tile, class Op, typename A> __device__ A reduce_row(A value, int& phase) {
@@ -445,13 +486,14 @@ template <class Tile, typename A, int N, typename Put> __device__ void reduce_ro
     }
 }
 
-// Makes the compiler convert a pack's elements again in the next pass instead of keeping the converted ones: 16-bit
-// elements then take half the registers. Floats need no conversion.
-template <typename T, int N, int CHUNKS> __device__ __forceinline__ void keep_packed(Pack<T, N> (&slice)[CHUNKS]) {
+// Makes the compiler convert the elements of the first COUNT packs again in the next pass instead of keeping the
+// converted ones: 16-bit elements then take half the registers. Floats need no conversion.
+template <int COUNT, typename T, int N, int CHUNKS>
+__device__ __forceinline__ void keep_packed(Pack<T, N> (&slice)[CHUNKS]) {
 #ifndef BARACUDA_HOST
     if constexpr (sizeof(T) != 4 && sizeof(Pack<T, N>) % 4 == 0) {
 #pragma unroll
-        for (int k = 0; k < CHUNKS; ++k)
+        for (int k = 0; k < COUNT; ++k)
 #pragma unroll
             for (int i = 0; i < int(sizeof(Pack<T, N>) / 4); ++i)
                 asm volatile("" : "+r"(reinterpret_cast<unsigned*>(&slice[k])[i]));

@@ -15,8 +15,9 @@ struct Schedule {
 using ScheduledTile = TileOf<Schedule>;
 constexpr Layout LAYOUT = Layout::BARACUDA_LAYOUT;
 constexpr int ROW_AXES = BARACUDA_ROW_AXES;  // maximum number of axes that rows lie along
-// Other layouts take more registers.
-constexpr int BLOCKS_PER_SM = LAYOUT <= Layout::DENSE ? Schedule::BLOCKS_PER_SM : 1;
+// Other layouts take more registers, and all but packed ones where rows are meant to stay in shared memory.
+constexpr int BLOCKS_PER_SM =
+    LAYOUT <= (Schedule::STAGED ? Layout::PACKED : Layout::DENSE) ? Schedule::BLOCKS_PER_SM : 1;
 
 // A number that the compiler does not know anything of: it would compute addresses ahead, and spill them.
 __device__ inline int opaque(int number) {
@@ -28,9 +29,29 @@ __device__ inline int opaque(int number) {
 
 template <int NUMBER> struct Pass {};
 
+// e^(x - top), a term of a sum whose terms are below the largest; 0 of -infinity, also where nothing is larger.
+__device__ inline acc_t exp_below(acc_t x, acc_t top) {
+    return math::exp_term<T>(x - math::maximum(top, -math::largest<acc_t>()));
+}
+
+// A sum of e^(x - top), where number TOP of those that are reduced together is the largest x. Each thread, warp and
+// block adds what is below its own, so nobody waits for that of the row. Where the largest is infinite, x - top is NaN.
+template <int TOP_> struct Below {
+    template <typename A> struct Sum : baracuda::Sum<A> {
+        static constexpr int TOP = TOP_;
+        template <int N> __device__ static A raised(A sum, const A (&from)[N], const A (&to)[N]) {
+            return sum * exp_below(from[TOP], to[TOP]);
+        }
+        template <int N> __device__ static A of(const A (&value)[N], int i, const Space& space) {
+            return space.cols ? value[i] + (value[TOP] - value[TOP]) : value[i];
+        }
+    };
+};
+
 // Element i of pack k of a row, as a pass sees it: registers of what is read, stored and summed. A pass over misaligned
 // packs visits elements once more, without SUMS.
-template <bool SUMS_, typename I, class Elements, class Columns, class Stored, class Sums> struct Element {
+// Without PLACED no column of the pack is one that the program compares with.
+template <bool SUMS_, bool PLACED, typename I, class Elements, class Columns, class Stored, class Sums> struct Element {
     static constexpr bool SUMS = SUMS_;
     Elements& elements;
     Columns& columns;
@@ -40,8 +61,16 @@ template <bool SUMS_, typename I, class Elements, class Columns, class Stored, c
     I col;
     long long row;
     // Whether this is the column of a row's place; half of that is known of a row.
-    __device__ bool at(i64 place) const { return math::subtract(I(place), I(col - i)) == i && place == I(place); }
+    __device__ bool at(i64 place) const {
+        return PLACED && math::subtract(I(place), I(col - i)) == i && place == I(place);
+    }
 };
+
+// Whether a column is among those of a pack that begins at column `col`.
+template <typename I> __device__ bool in_pack(i64 place, I col) {
+    const auto away = math::subtract(I(place), col);
+    return away >= 0 && away < I(16 / sizeof(T)) && place == I(place);
+}
 
 // What a thread has of a row, and then the row's value. With column sums, `reduced` holds those of all rows between the
 // walks of wide ones.
@@ -58,11 +87,10 @@ template <class Tile, Walk WALK> struct Row {
     long long index;
     bool live;  // whether there is such a row
     int lane;
-    typename ColumnIndex<Tile::WIDE>::type first_col;
+    bool leads;  // whether this thread has the row's own values, one of all that share it
 
     template <class Tensor, typename A> __device__ void store(const Tensor& tensor, A value) const {
-        if (WALK != Walk::STRIP && live && lane == 0 && first_col == 0)
-            tensor.at(space, index) = typename Tensor::element_t(value);
+        if (WALK != Walk::STRIP && live && leads) tensor.at(space, index) = typename Tensor::element_t(value);
     }
     // The element at a column, or `outside` if there is none.
     template <class O, class Args> __device__ acc_t element(const Args& args, i64 col, acc_t outside) const {
@@ -72,7 +100,7 @@ template <class Tile, Walk WALK> struct Row {
     }
     // Of one thread, the others have 0: other threads, which may overwrite it, wait for the sum.
     template <class O, class Args> __device__ acc_t own(const Args& args, i64 col, acc_t outside) const {
-        return lane == 0 && first_col == 0 ? element<O>(args, col, outside) : acc_t(0);
+        return leads ? element<O>(args, col, outside) : acc_t(0);
     }
     // Reduces what each thread has of the row, in one exchange.
     template <class... Parts> __device__ void reduce(Parts... part) const {
@@ -82,15 +110,18 @@ template <class Tile, Walk WALK> struct Row {
             acc_t values[] = {part.value...};
             reduce_row<Tile, typename Parts::Op...>(values, phase);
             int i = 0;
-            ((part.value = Parts::Op::of(values[i++], space)), ...);
+            ((part.value = Parts::Op::of(values, i++, space)), ...);
             if (WALK == Walk::REDUCE && lane == 0) ((part.reduced[index] = part.value), ...);
         }
     }
 };
 
-// What every program has.
+// What every program has, and a bit for each pass: AGAIN, it looks at each tile a second time, `again`, for sums below
+// the largest number so far, and `raise` changes those of earlier tiles; LARGEST, at first it asks for the `largest`
+// elements only; PLACED, it compares columns with places, which may be `near` a pack.
 template <class Arguments_> struct RowProgram {
     using Arguments = Arguments_;
+    static constexpr unsigned AGAIN = 0, LARGEST = 0, PLACED = 0;
     const Arguments& args;
     __device__ explicit RowProgram(const Arguments& args) : args(args) {}
 };
@@ -117,6 +148,8 @@ template <class Program, class Tile, Walk WALK> struct RowWalk {
     static constexpr bool ROW_INVARIANT = SUMS && IN_REGISTERS;
     static constexpr int VEC = 16 / sizeof(T), CHUNKS = WALK == Walk::STRIP ? 1 : Tile::CHUNKS;
     static constexpr index_t CHUNK_STRIDE = index_t(Tile::LANES) * VEC, TILE = CHUNK_STRIDE * CHUNKS;
+    // The last packs of a packed row may stay in shared memory, from where every look takes them.
+    static constexpr int STAGED = IN_REGISTERS && LAYOUT == Layout::PACKED ? Tile::STAGED : 0, HELD = CHUNKS - STAGED;
     using Inputs = InputsOver<typename Program::Tensors, Over::ELEMENTS>;
     using ColumnInputs = InputsOver<typename Program::Tensors, Over::COLUMNS>;
     using RowInputs = InputsOver<typename Program::Tensors, Over::ROWS>;
@@ -125,7 +158,7 @@ template <class Program, class Tile, Walk WALK> struct RowWalk {
     using Elements = Slices<Inputs, VEC, CHUNKS>;
     using Columns = Slices<ColumnInputs, VEC, CHUNKS>;
     using Sums = SumsOf<typename Program::Sums, acc_t, VEC, CHUNKS>;
-    using Ahead = Prefetches<Inputs, VEC, CHUNKS, Tile::THREADS>;
+    using Ahead = Prefetches<Inputs, VEC, PREFETCH ? CHUNKS : STAGED, Tile::THREADS>;
     struct Position : Row<Tile, WALK>, RowValues<RowInputs>, RowsOf<Inputs> {
         RowsOf<Stores> to;
         index_t cols;  // where the row ends for this block
@@ -156,7 +189,7 @@ template <class Program, class Tile, Walk WALK> struct RowWalk {
         if constexpr (ROW_INVARIANT) read_columns(of_columns);
         DYN_SHARED(unsigned char, shared);
         const Ahead ahead(shared);
-        static_assert(!PREFETCH || reserves(Ahead::SHARED_BYTES), "the launch reserves the packs");
+        static_assert(!(PREFETCH || STAGED) || reserves(Ahead::SHARED_BYTES), "the launch reserves the packs");
         const long long row_in_block = threadIdx.x / Tile::LANES;
         if constexpr (Tile::CLUSTER > 1) ClusterExchange<Tile>::init();
         if constexpr (PREFETCH) fetch(ahead, block * Tile::ROWS + row_in_block);
@@ -171,12 +204,13 @@ template <class Program, class Tile, Walk WALK> struct RowWalk {
             if constexpr (PREFETCH) {
                 take(ahead, at, elements);
                 fetch(ahead, next);
-            } else if constexpr (READ_FIRST) {
-                read_tile<Inputs, false>(at, columns.first, elements);
+            } else {
+                read_row(ahead, at, elements);
             }
             passes<0>(program, at, elements, of_columns, sums);
             if constexpr (SINGLE_ITERATION) break;
         }
+        if constexpr (Tile::CLUSTER > 1) ClusterExchange<Tile>::wait_for_init(phase);  // where there was no row
         if constexpr (SUMS) store_sums(sums, block);
     }
 
@@ -200,10 +234,15 @@ template <class Program, class Tile, Walk WALK> struct RowWalk {
         return at;
     }
 
+    // Whether this block has the first columns; those of a cluster may all have none.
+    __device__ bool leads() const {
+        if constexpr (Tile::CLUSTER > 1) return cluster_rank() == 0;
+        return columns.first == 0;
+    }
     __device__ Position position(long long row, int& phase, const RowValues<RowInputs>& inputs) const {
         const bool live = row < args.space.rows;
         const index_t cols = live ? IN_REGISTERS ? columns.end : index_t(args.space.cols) : 0;
-        return {{args.space, phase, row, live, lane, columns.first},
+        return {{args.space, phase, row, live, lane, lane == 0 && leads()},
                 inputs,
                 rows_of<Inputs>(row),
                 rows_of<Stores>(row),
@@ -220,16 +259,48 @@ template <class Program, class Tile, Walk WALK> struct RowWalk {
         });
     }
 
-    // Starts to copy a row to shared memory.
-    __device__ void fetch(const Ahead& ahead, long long row) const {
+    // Of a staged row, pack k from shared memory.
+    __device__ void take_pack(int k, Elements& elements) const {
+        if (k >= HELD) {
+            DYN_SHARED(unsigned char, shared);
+            const Ahead ahead(shared);
+            for_each(Inputs(), [&](auto tensor) {
+                using O = decltype(tensor);
+                if constexpr (O::PRESENT) prefetch_of<O>(ahead).read(k - HELD, packs<O>(elements)[k]);
+            });
+        }
+    }
+
+    // Reads what stays of a row: its packs in registers, then those in shared memory.
+    __device__ void read_row(const Ahead& ahead, const Position& at, Elements& elements) const {
+        if constexpr (STAGED > 0) {
+            for_each(Inputs(), [&](auto tensor) {
+                using O = decltype(tensor);
+                if constexpr (O::PRESENT) {
+#pragma unroll
+                    for (int k = 0; k < HELD; ++k)
+                        if (column(columns.first, k) < at.cols)
+                            packs<O>(elements)[k].load(row_of<O>(at).data + column(columns.first, k));
+                }
+            });
+            fetch<HELD>(ahead, at.index);
+            cp_async_wait_all();
+        } else if constexpr (READ_FIRST) {
+            read_tile<Inputs, false>(at, columns.first, elements);
+        }
+    }
+
+    // Starts to copy a row to shared memory, from a thread's pack FIRST on.
+    template <int FIRST = 0> __device__ void fetch(const Ahead& ahead, long long row) const {
         if (row >= args.space.rows) return;
         const RowsOf<Inputs> at = rows_of<Inputs>(row);
 #pragma unroll
-        for (int k = 0; k < CHUNKS; ++k) {
+        for (int k = FIRST; k < CHUNKS; ++k) {
             if (column(columns.first, k) >= columns.end) continue;
             for_each(Inputs(), [&](auto tensor) {
                 using O = decltype(tensor);
-                if constexpr (O::PRESENT) prefetch_of<O>(ahead).fetch(k, row_of<O>(at).data + column(columns.first, k));
+                if constexpr (O::PRESENT)
+                    prefetch_of<O>(ahead).fetch(k - FIRST, row_of<O>(at).data + column(columns.first, k));
             });
         }
     }
@@ -289,12 +360,12 @@ template <class Program, class Tile, Walk WALK> struct RowWalk {
     }
 
     // Keeps packed what pass PASS reads and registers hold.
-    template <int PASS, bool SHIFTED> __device__ void keep(Elements& elements, Columns& of_columns) const {
+    template <int PASS> __device__ void keep(Elements& elements, Columns& of_columns) const {
         for_each(decltype(Program::reads(Pass<PASS>()))(), [&](auto tensor) {
             using O = decltype(tensor);
-            constexpr bool HELD = O::PRESENT && !SHIFTED;
-            if constexpr (HELD && O::OVER == Over::ELEMENTS && IN_REGISTERS) keep_packed(packs<O>(elements));
-            if constexpr (HELD && O::OVER == Over::COLUMNS && ROW_INVARIANT) keep_packed(packs<O>(of_columns));
+            if constexpr (O::PRESENT && O::OVER == Over::ELEMENTS) keep_packed<HELD>(packs<O>(elements));
+            if constexpr (O::PRESENT && O::OVER == Over::COLUMNS && ROW_INVARIANT)
+                keep_packed<CHUNKS>(packs<O>(of_columns));
         });
     }
 
@@ -304,25 +375,85 @@ template <class Program, class Tile, Walk WALK> struct RowWalk {
                          Sums& sums) const {
         using Reads = decltype(Program::reads(Pass<PASS>()));
         constexpr bool REREAD = !IN_REGISTERS || SHIFTED;
-        keep<PASS, SHIFTED>(elements, of_columns);
+        constexpr bool AGAIN = Program::AGAIN >> PASS & 1;
+        if constexpr (!REREAD && !AGAIN) keep<PASS>(elements, of_columns);
         index_t tile = columns.first;
         if constexpr (SHIFTED) tile -= opaque(misalignment<VEC>(first_row(Stores(), at.to) + columns.first));
         for (; !REREAD || column(tile, 0) < at.cols; tile += TILE) {
             if constexpr (REREAD) read_tile<Reads, SHIFTED>(at, tile, elements);
             Position here = at;
             if constexpr (SHIFTED && IN_REGISTERS) here.to = rows_of<Stores>(at.index);  // again, as in read_tile
-#pragma unroll
-            for (int k = 0; k < CHUNKS; ++k) {
-                const index_t col = column(tile, k);
-                if (col >= at.cols) break;
-                visit<PASS, SHIFTED>(program, here, k, col, elements, of_columns, sums);
+            [[maybe_unused]] const Program before = program;
+            visit_tile<PASS, SHIFTED, false>(program, here, tile, elements, of_columns, sums);
+            if constexpr (AGAIN) {
+                if constexpr (REREAD) program.raise(Pass<PASS>(), before);
+                keep<PASS>(elements, of_columns);
+                visit_tile<PASS, SHIFTED, true>(program, here, tile, elements, of_columns, sums);
             }
             if constexpr (!REREAD) break;
         }
     }
 
+    template <int PASS, bool SHIFTED, bool AGAIN>
+    __device__ void visit_tile(Program& program, const Position& at, index_t tile, Elements& elements,
+                               Columns& of_columns, Sums& sums) const {
+        if constexpr (!AGAIN && (Program::LARGEST >> PASS & 1)) {
+            program.largest(Pass<PASS>(), ThreadTile{*this, elements, tile, at.cols});
+        } else {
+#pragma unroll
+            for (int k = 0; k < CHUNKS; ++k) {
+                const index_t col = column(tile, k);
+                if (col >= at.cols) break;
+                take_pack(k, elements);
+                if constexpr (AGAIN || !(Program::PLACED >> PASS & 1)) {
+                    visit<PASS, SHIFTED, AGAIN, AGAIN>(program, at, k, col, elements, of_columns, sums);
+                } else if (program.near(Pass<PASS>(), col)) {
+                    visit<PASS, SHIFTED, false, true>(program, at, k, col, elements, of_columns, sums);
+                } else {
+                    visit<PASS, SHIFTED, false, false>(program, at, k, col, elements, of_columns, sums);
+                }
+            }
+        }
+    }
+
+    // The elements that a thread has of a tile.
+    struct ThreadTile {
+        const RowWalk& walk;
+        Elements& elements;
+        index_t tile, cols;
+
+        // The largest of these and of `most`; halves of whole packs are compared in pairs.
+        template <class O> __device__ acc_t largest(O, acc_t most) const {
+            const auto& pack = packs<O>(elements);
+            if constexpr (LAYOUT == Layout::PACKED && sizeof(T) == 2) {
+                unsigned pair = pack_halves<T>(most, most);
+#pragma unroll
+                for (int k = 0; k < CHUNKS; ++k) {
+                    if (walk.column(tile, k) >= cols) break;
+                    walk.take_pack(k, elements);
+                    const auto words = __builtin_bit_cast(PackWords<T, VEC>, pack[k]);
+#pragma unroll
+                    for (int w = 0; w < VEC / 2; ++w) pair = math::maximum_of_halves<T>(pair, words.word[w]);
+                }
+                return math::maximum(float(first_half<T>(pair)), float(first_half<T>(pair >> 16)));
+            } else {
+#pragma unroll
+                for (int k = 0; k < CHUNKS; ++k) {
+                    const index_t col = walk.column(tile, k);
+                    if (col >= cols) break;
+                    walk.take_pack(k, elements);
+#pragma unroll
+                    for (int i = 0; i < VEC; ++i)
+                        if (LAYOUT == Layout::PACKED || col + i < cols)
+                            most = math::maximum(most, acc_t(pack[k].lane[i]));
+                }
+                return most;
+            }
+        }
+    };
+
     // Pack k of a tile, which begins at column `col`.
-    template <int PASS, bool SHIFTED>
+    template <int PASS, bool SHIFTED, bool AGAIN, bool PLACED>
     __device__ void visit(Program& program, const Position& at, int k, index_t col, Elements& elements,
                           Columns& of_columns, Sums& sums) const {
         const index_t left = at.cols - col;
@@ -340,8 +471,10 @@ template <class Program, class Tile, Walk WALK> struct RowWalk {
 #pragma unroll
         for (int i = 0; i < VEC; ++i) {
             if (LAYOUT != Layout::PACKED && !SHIFTED && i >= left) continue;
-            program.element(Pass<PASS>(), Element<!SHIFTED, index_t, Elements, Columns, Slices<Stores, VEC, 1>, Sums>{
-                                              elements, of_columns, stored, sums, k, i, col + i, at.index});
+            const Element<!SHIFTED, PLACED, index_t, Elements, Columns, Slices<Stores, VEC, 1>, Sums> element{
+                elements, of_columns, stored, sums, k, i, col + i, at.index};
+            if constexpr (AGAIN) program.again(Pass<PASS>(), element);
+            else program.element(Pass<PASS>(), element);
         }
         if constexpr (PASS == LAST && SHIFTED == MISALIGNED)
             for_each(Stores(), [&](auto tensor) {

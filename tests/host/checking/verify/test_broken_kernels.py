@@ -59,7 +59,7 @@ DEFECTS = {
     "stored before the row": (r"col >= from && col \+ N <= cols", "col + N <= cols", WARP),
     "parts counted short": (r"p < parts; p \+= SLICES", "p + 1 < parts; p += SLICES", WARP),
     "reduction step skipped": (r"step > 0; step /= 2", "step > 1; step /= 2", WARP),
-    "last warp left out": (r"warp < WARPS; \+\+warp", "warp + 1 < WARPS; ++warp", BLOCK),
+    "last warp left out": (r"other < COUNT; \+\+other", "other + 1 < COUNT; ++other", BLOCK),
     "mean over the wrong size": (r"\* space\.per_col", "/ (1 / space.per_col + 1)", WARP),
     "constant slightly wrong": (r"acc_t\(1\) / rms_", "acc_t(1.000001) / rms_", WARP),
     "strip finished too early": (r"\+ 1 == blocks", "+ 2 == blocks", WIDE),

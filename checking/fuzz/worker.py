@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import tempfile
 from functools import cache
@@ -31,9 +32,11 @@ def target(seed: int, name: str) -> Target:
     os.chdir(folder)
     watch.install()
     try:
-        return Target.kinds[name](seed, folder)
+        made = Target.kinds[name](seed, folder)
     except Exception as error:
         raise InvalidProblem(f"the target {name!r} cannot be set up: {described(error)}") from error
+    gc.freeze()  # a case's budget pays for its own garbage, not for looking through what was set up
+    return made
 
 
 def ready(seed: int, name: str) -> None:

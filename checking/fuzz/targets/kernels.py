@@ -6,7 +6,7 @@ import importlib
 import math
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import islice
 from random import Random
@@ -171,6 +171,8 @@ class Execute(_Accepted):
     def prepare(self) -> None:
         super().prepare()
         self.memory = memory_of("host")
+        with suppress(Fault):  # builds the host runtime, which takes more seconds than a case may
+            self.judge(self.case(0, Random(0)))
 
     def draw(self, index: int, number: int, rng: Random) -> Case:
         data = mutate.as_yaml(program_spec(rng), rng)

@@ -246,8 +246,12 @@ class Lowering:
                 return expr if name in self.spec.descriptor or name in self._numbers else None
             case Query(what="index") | Reduce() | Read() | Call(op="philox"):
                 return None
-        known = {child: of for child in children(expr) if (of := self._uniform(child)) is not None}
-        return mapped(expr, known.__getitem__) if known.keys() == {*children(expr)} else None
+        known: dict[Expr, Expr] = {}
+        for child in children(expr):
+            if (of := self._uniform(child)) is None:
+                return None
+            known[child] = of
+        return mapped(expr, known.__getitem__)
 
     @cached_property
     def _plain(self) -> list[Tensor]:

@@ -44,6 +44,7 @@ def fuzz(
     work = dict.fromkeys(targets, count) or {name: max(1, int(count * share)) for name, share in SHARES.items()}
     record = State(state, seed, against())
     left = deque((name, index) for name, index in _in_turn(work) if index not in record.done.get(name, ()))
+    slow = deque[Case]()
     with pool(executor, jobs, apart=Apart(patience=_PATIENCE), alike=against) as within:
         if only is not None:
             return _show_one(within, list(targets) or list(SHARES)[:1], seed, only, as_json)
@@ -52,8 +53,15 @@ def fuzz(
                 raise InvalidProblem(f"the target {name!r} cannot be set up: {lost}")
         with progress("cases", len(left)) as step, closing(record):
             for case, given in each(within, partial(judged, seed), left):
-                record.add(_verdict(case, given))
+                if _is_slow(verdict := _verdict(case, given)):
+                    slow.append(case)
+                else:
+                    record.add(verdict)
                 step()
+    if slow:  # what runs beside a case costs it CPU time, too: in a new process that has the machine to itself
+        with pool(executor, 1, apart=Apart(patience=_PATIENCE), alike=against) as alone, closing(record):
+            for case, given in each(alone, partial(judged, seed), slow):
+                record.add(_verdict(case, given))
     return _show(record, seed, as_json)
 
 
@@ -116,6 +124,11 @@ def _show_one(within: Pool, targets: Sequence[str], seed: int, index: int, as_js
         else:
             click.echo(f"{case}\n\n{name} {index}: {verdict.what}; {verdict.why}")
     return not failed
+
+
+def _is_slow(verdict: Verdict) -> bool:
+    kind = Target.kinds[verdict.target]
+    return verdict.what == FAILED and kind.pure and verdict.seconds > kind.seconds
 
 
 def _verdict(case: Case, given: Verdict | Lost) -> Verdict:

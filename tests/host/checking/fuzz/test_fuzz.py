@@ -364,6 +364,27 @@ def test_what_a_target_raises_when_it_is_set_up_is_said(tmp_path: Path, monkeypa
         worker.ready(0, "read")
 
 
+def test_what_takes_too_long_is_judged_again_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In another process, beside no other: 1 was slow for what ran beside it, 2 is, and 3 has another fault."""
+    pools: list[list[int]] = []
+
+    def judged(_seed: int, case: worker.Case) -> Verdict:
+        pools[-1].append(index := case[1])
+        seconds = {1: 1.2 if len(pools) == 1 else 0.8, 2: 1.2}.get(index, 0.1)
+        return Verdict("read", index, FAILED if seconds > 1 or index == 3 else REFUSED, "why", seconds)
+
+    def pool(_where: str, jobs: int | None, **_: object) -> nullcontext[Pool]:
+        pools.append([])
+        return nullcontext(Pool(ThreadPoolExecutor(1), jobs or 2))
+
+    monkeypatch.setattr(command, "ready", lambda *_: None)
+    monkeypatch.setattr(command, "judged", judged)
+    monkeypatch.setattr(command, "pool", pool)
+    done = CliRunner().invoke(main, ["fuzz", "read", "--count", "4", "--json"])
+    assert [failure["failure"] for failure in json.loads(done.stdout)["failures"]] == ["read 2", "read 3"]
+    assert [sorted(cases) for cases in pools] == [[0, 1, 2, 3], [1, 2]]
+
+
 # What CI installs
 
 

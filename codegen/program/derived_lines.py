@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from .complex import PARTS
 from .kinds import kind_of
 from .slopes import NAMED
 from .terms import Term
-from .tree import Call, Cast, Const, Expr, Line, Name, Reduce, varies, walk
+from .tree import Call, Cast, Const, Expr, Line, Name, Reduce, unused, varies, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class DerivedLines:
 
     def _fresh(self, wish: str) -> str:
         taken = {*self.dims, *self.cotangents, *self.wrt}
-        return next(name for name in _numbered(wish) if name not in taken)
+        return unused(wish, taken)
 
     def _line(self, name: str, expr: Expr) -> str:
         self.dims[name] = varies(expr, self.dims)
@@ -122,11 +122,3 @@ class DerivedLines:
                     names.add(part.id)
                     pending += [lines[part.id]] if part.id in lines else []
         return frozenset(names), frozenset(dims)
-
-
-def _numbered(wish: str) -> Iterator[str]:
-    yield wish
-    number = 2
-    while True:
-        yield f"{wish}_{number}"
-        number += 1

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import count
 from typing import Any
 
 
@@ -213,6 +214,11 @@ def walk(expr: Expr) -> Iterator[Expr]:
 def reads(expr: Expr) -> frozenset[str]:
     """The names an expression needs before it can be computed."""
     return frozenset(e.id if isinstance(e, Name) else e.tensor for e in walk(expr) if isinstance(e, Name | Read))
+
+
+def unused(wish: str, taken: Container[str]) -> str:
+    """The first of `wish`, `wish_2`, `wish_3` and so on that is not in `taken`."""
+    return next(name for n in count(1) if (name := wish if n == 1 else f"{wish}_{n}") not in taken)
 
 
 def at_index(dim: str, expr: Expr) -> Expr | None:

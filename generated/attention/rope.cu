@@ -23,7 +23,7 @@ struct Program : MapProgram {
     struct Cells : Body<Reads<&Args::cosines_, &Args::sines_>, Writes<&Args::y_>, PlacedValue<acc_t, T, 0,
         EvenPieces<whole_t, 0>>, PlacedValue<acc_t, T, 1, Swapped<whole_t, Args::d_index, 0>>> {
         using x_read_slice = PlacedValue<acc_t, T, 0, EvenPieces<whole_t, 0>>;
-        using x_read2_slice = PlacedValue<acc_t, T, 1, Swapped<whole_t, Args::d_index, 0>>;
+        using x_read_2_slice = PlacedValue<acc_t, T, 1, Swapped<whole_t, Args::d_index, 0>>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, x_read_slice(), args.x_, args.x_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {
@@ -34,7 +34,7 @@ struct Program : MapProgram {
                     : math::subtract(d_index, math::floor_divide_by<2>(head_dim_));
                 return int(d_index < math::floor_divide_by<2>(head_dim_));
             });
-            packs.place(read, x_read2_slice(), args.x_, args.x_axes,
+            packs.place(read, x_read_2_slice(), args.x_, args.x_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {
                 const auto d_index = lane.index(Args::d_index);
                 place[0] = d_index;
@@ -47,10 +47,10 @@ struct Program : MapProgram {
                 const acc_t cosines_ = acc_t(lane.in(args.cosines_));
                 const acc_t sines_ = acc_t(lane.in(args.sines_));
                 const acc_t x_read_ = lane.in(x_read_slice());
-                const acc_t x_read2_ = lane.in(x_read2_slice());
+                const acc_t x_read_2_ = lane.in(x_read_2_slice());
                 const bool first_ = d_index < math::floor_divide_by<2>(head_dim_);
                 const acc_t other_ = x_read_;
-                lane.store(args.y_, T(x_read2_ * cosines_ + (first_ ? -other_ : other_) * sines_));
+                lane.store(args.y_, T(x_read_2_ * cosines_ + (first_ ? -other_ : other_) * sines_));
             });
         }
     };
@@ -75,14 +75,14 @@ struct Program : MapProgram {
     struct Cells : Body<Reads<&Args::cosines_, &Args::sines_>, Writes<&Args::y_>, PlacedValue<acc_t, T, 0,
         Swapped<whole_t, Args::d_index, 1>>, PlacedValue<acc_t, T, 1, Swapped<whole_t, Args::d_index, 0>>> {
         using x_read_slice = PlacedValue<acc_t, T, 0, Swapped<whole_t, Args::d_index, 1>>;
-        using x_read2_slice = PlacedValue<acc_t, T, 1, Swapped<whole_t, Args::d_index, 0>>;
+        using x_read_2_slice = PlacedValue<acc_t, T, 1, Swapped<whole_t, Args::d_index, 0>>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, x_read_slice(), args.x_, args.x_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {
                 const auto d_index = lane.index(Args::d_index);
                 place[0] = math::bitwise_xor(d_index, 1);
             });
-            packs.place(read, x_read2_slice(), args.x_, args.x_axes,
+            packs.place(read, x_read_2_slice(), args.x_, args.x_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {
                 const auto d_index = lane.index(Args::d_index);
                 place[0] = d_index;
@@ -94,9 +94,9 @@ struct Program : MapProgram {
                 const acc_t cosines_ = acc_t(lane.in(args.cosines_));
                 const acc_t sines_ = acc_t(lane.in(args.sines_));
                 const acc_t x_read_ = lane.in(x_read_slice());
-                const acc_t x_read2_ = lane.in(x_read2_slice());
+                const acc_t x_read_2_ = lane.in(x_read_2_slice());
                 const acc_t other_ = x_read_;
-                lane.store(args.y_, T(x_read2_ * cosines_ + (math::remainder_by<2>(d_index) == 0 ? -other_
+                lane.store(args.y_, T(x_read_2_ * cosines_ + (math::remainder_by<2>(d_index) == 0 ? -other_
                     : other_) * sines_));
             });
         }

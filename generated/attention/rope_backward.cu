@@ -26,7 +26,7 @@ struct Program : MapProgram {
         Args::d_index, 0>>> {
         using dy_read_slice = PlacedValue<acc_t, T, 0, EvenPieces<whole_t, 0>>;
         using sines_read_slice = PlacedValue<acc_t, sines_type<T>, 1, EvenPieces<whole_t, 0>>;
-        using dy_read2_slice = PlacedValue<acc_t, T, 2, Swapped<whole_t, Args::d_index, 0>>;
+        using dy_read_2_slice = PlacedValue<acc_t, T, 2, Swapped<whole_t, Args::d_index, 0>>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, dy_read_slice(), args.dy_, args.dy_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {
@@ -48,7 +48,7 @@ struct Program : MapProgram {
                 place[0] = place_;
                 return int(d_index < math::floor_divide_by<2>(head_dim_));
             });
-            packs.place(read, dy_read2_slice(), args.dy_, args.dy_axes,
+            packs.place(read, dy_read_2_slice(), args.dy_, args.dy_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {
                 const auto d_index = lane.index(Args::d_index);
                 place[0] = d_index;
@@ -61,10 +61,10 @@ struct Program : MapProgram {
                 const acc_t cosines_ = acc_t(lane.in(args.cosines_));
                 const acc_t dy_read_ = lane.in(dy_read_slice());
                 const acc_t sines_read_ = lane.in(sines_read_slice());
-                const acc_t dy_read2_ = lane.in(dy_read2_slice());
+                const acc_t dy_read_2_ = lane.in(dy_read_2_slice());
                 const bool first_ = d_index < math::floor_divide_by<2>(head_dim_);
                 const acc_t other_ = dy_read_ * sines_read_;
-                lane.store(args.dx_, T(dy_read2_ * cosines_ + (first_ ? other_ : -other_)));
+                lane.store(args.dx_, T(dy_read_2_ * cosines_ + (first_ ? other_ : -other_)));
             });
         }
     };
@@ -92,7 +92,7 @@ struct Program : MapProgram {
         T, 2, Swapped<whole_t, Args::d_index, 0>>> {
         using dy_read_slice = PlacedValue<acc_t, T, 0, Swapped<whole_t, Args::d_index, 1>>;
         using sines_read_slice = PlacedValue<acc_t, sines_type<T>, 1, Swapped<whole_t, Args::d_index, 1>>;
-        using dy_read2_slice = PlacedValue<acc_t, T, 2, Swapped<whole_t, Args::d_index, 0>>;
+        using dy_read_2_slice = PlacedValue<acc_t, T, 2, Swapped<whole_t, Args::d_index, 0>>;
         template <class P, class Read> __device__ static void places(P& packs, const Args& args, const Read& read) {
             packs.place(read, dy_read_slice(), args.dy_, args.dy_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {
@@ -104,7 +104,7 @@ struct Program : MapProgram {
                 const auto d_index = lane.index(Args::d_index);
                 place[0] = math::bitwise_xor(d_index, 1);
             });
-            packs.place(read, dy_read2_slice(), args.dy_, args.dy_axes,
+            packs.place(read, dy_read_2_slice(), args.dy_, args.dy_axes,
                         acc_t(0.0), [&](auto& place, const auto& lane) {
                 const auto d_index = lane.index(Args::d_index);
                 place[0] = d_index;
@@ -116,9 +116,9 @@ struct Program : MapProgram {
                 const acc_t cosines_ = acc_t(lane.in(args.cosines_));
                 const acc_t dy_read_ = lane.in(dy_read_slice());
                 const acc_t sines_read_ = lane.in(sines_read_slice());
-                const acc_t dy_read2_ = lane.in(dy_read2_slice());
+                const acc_t dy_read_2_ = lane.in(dy_read_2_slice());
                 const acc_t other_ = dy_read_ * sines_read_;
-                lane.store(args.dx_, T(dy_read2_ * cosines_ + (math::remainder_by<2>(d_index) == 0 ? other_
+                lane.store(args.dx_, T(dy_read_2_ * cosines_ + (math::remainder_by<2>(d_index) == 0 ? other_
                     : -other_)));
             });
         }

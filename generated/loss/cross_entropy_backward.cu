@@ -42,7 +42,7 @@ struct Program : RowProgram<kernel_args> {
     acc_t lse_;
     bool counts_;
     acc_t share_once_;
-    acc_t share_once__;
+    acc_t share_once_2_;
     acc_t dlogits_once_;
 
     template <class R> __device__ void before(Pass<0>, [[maybe_unused]] const R& row) {
@@ -51,7 +51,7 @@ struct Program : RowProgram<kernel_args> {
         lse_ = acc_t(lse_tensor::in(row));
         counts_ = target_ != ignore_index_ && 0ll <= target_ && target_ < classes_size;
         share_once_ = acc_t(1.0) - smoothing_;
-        share_once__ = smoothing_ / acc_t(classes_size);
+        share_once_2_ = smoothing_ / acc_t(classes_size);
         dlogits_once_ = acc_t(1.0) + acc_t(2.0) * z_weight_ * lse_;
     }
     __device__ static List<logits_tensor> reads(Pass<0>);
@@ -60,7 +60,7 @@ struct Program : RowProgram<kernel_args> {
     }
     template <class E> __device__ void element(Pass<0>, const E& e) {
         const acc_t logits_ = acc_t(logits_tensor::in(e));
-        const acc_t share_ = (e.at(target_) ? share_once_ : acc_t(0.0)) + share_once__;
+        const acc_t share_ = (e.at(target_) ? share_once_ : acc_t(0.0)) + share_once_2_;
         dlogits_tensor::store(e, T(counts_ ? dloss_ * (dlogits_once_ * math::exp_for<T>(logits_ - lse_) - share_)
             : acc_t(0.0)));
     }

@@ -28,7 +28,7 @@ struct Program : MapProgram {
         Array<dgamma_type<T>, 5> dgamma_;
         Array<dbeta_type<T>, 6> dbeta_;
         Array<acc_of<T>, 7> dx_part_held_;
-        Array<acc_of<T>, 8> dx_part2_held_;
+        Array<acc_of<T>, 8> dx_part_2_held_;
         i64 n_size;
         i64 pixel_size;
         Reduced<ScratchOf> parts;
@@ -52,7 +52,7 @@ struct Program : MapProgram {
 
     // The outputs of sums.
     struct Epilogue : Body<Reads<&Args::gamma_, &Args::rstd_>, Writes<&Args::dgamma_, &Args::dbeta_,
-        &Args::dx_part_held_, &Args::dx_part2_held_>> {
+        &Args::dx_part_held_, &Args::dx_part_2_held_>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
             const i64 n_size = i64(args.n_size);
             const i64 pixel_size = i64(args.pixel_size);
@@ -64,11 +64,11 @@ struct Program : MapProgram {
                 const acc_t d_sum_3_ = reduced.d_sum_3_;
                 const acc_t dgamma_ = reduced.dgamma_;
                 const acc_t dx_part_ = uniform_1_ * (gamma_ * d_sum_ * rstd_ * rstd_);
-                const acc_t dx_part2_ = uniform_1_ * (gamma_ * rstd_ * d_sum_3_);
+                const acc_t dx_part_2_ = uniform_1_ * (gamma_ * rstd_ * d_sum_3_);
                 lane.store(args.dgamma_, dgamma_type<T>(dgamma_));
                 lane.store(args.dbeta_, dbeta_type<T>(d_sum_3_));
                 lane.store(args.dx_part_held_, acc_of<T>(dx_part_));
-                lane.store(args.dx_part2_held_, acc_of<T>(dx_part2_));
+                lane.store(args.dx_part_2_held_, acc_of<T>(dx_part_2_));
             });
         }
     };
@@ -85,13 +85,13 @@ struct Program : MapProgram {
         Array<const acc_of<T>, 3> mu_;
         Array<const acc_of<T>, 4> rstd_;
         Array<const acc_of<T>, 5> dx_part_held_;
-        Array<const acc_of<T>, 6> dx_part2_held_;
+        Array<const acc_of<T>, 6> dx_part_2_held_;
         Array<T, 7> dx_;
     };
 
     // The values of cells.
     struct Cells : Body<Reads<&Args::dy_, &Args::x_, &Args::gamma_, &Args::mu_, &Args::rstd_, &Args::dx_part_held_,
-        &Args::dx_part2_held_>, Writes<&Args::dx_>> {
+        &Args::dx_part_2_held_>, Writes<&Args::dx_>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane) {
                 const acc_t dy_ = acc_t(lane.in(args.dy_));
@@ -100,10 +100,10 @@ struct Program : MapProgram {
                 const acc_t mu_ = acc_t(lane.in(args.mu_));
                 const acc_t rstd_ = acc_t(lane.in(args.rstd_));
                 const acc_t dx_part_held_ = acc_t(lane.in(args.dx_part_held_));
-                const acc_t dx_part2_held_ = acc_t(lane.in(args.dx_part2_held_));
+                const acc_t dx_part_2_held_ = acc_t(lane.in(args.dx_part_2_held_));
                 const acc_t the_sub_ = x_ - mu_;
                 const acc_t the_mul_ = the_sub_ * rstd_;
-                lane.store(args.dx_, T(gamma_ * rstd_ * dy_ - dx_part_held_ * the_mul_ - dx_part2_held_));
+                lane.store(args.dx_, T(gamma_ * rstd_ * dy_ - dx_part_held_ * the_mul_ - dx_part_2_held_));
             });
         }
     };

@@ -51,12 +51,12 @@ class BatchNormBackwardPlan(rt.MapPlan[BatchNormBackwardDescriptor]):
                rt.Extent("pixels", "dy", axis=2, behind=0))
     GRADIENT = rt.Gradient("batch_norm", rt.table(dy="y"), rt.table(dx="x", dgamma="gamma", dbeta="beta"))
     AXES = rt.table(gamma=(("channel",),), mu=(("channel",),), rstd=(("channel",),), dgamma=(("channel",),),
-                    dbeta=(("channel",),), dx_part_held=(("channel",),), dx_part2_held=(("channel",),))
-    HELD = rt.table(dx_part_held="acc", dx_part2_held="acc")
+                    dbeta=(("channel",),), dx_part_held=(("channel",),), dx_part_2_held=(("channel",),))
+    HELD = rt.table(dx_part_held="acc", dx_part_2_held="acc")
     PASSES = (
-        rt.MapPass(("dy", "x", "gamma", "mu", "rstd"), ("dgamma", "dbeta", "dx_part_held", "dx_part2_held"),
+        rt.MapPass(("dy", "x", "gamma", "mu", "rstd"), ("dgamma", "dbeta", "dx_part_held", "dx_part_2_held"),
                    summed=("n", "pixel"), sizes=("n", "pixel"), sums=("", "", "")),
-        rt.MapPass(("dy", "x", "gamma", "mu", "rstd", "dx_part_held", "dx_part2_held"), ("dx",)),
+        rt.MapPass(("dy", "x", "gamma", "mu", "rstd", "dx_part_held", "dx_part_2_held"), ("dx",)),
     )
 
     def run(self, *, dy: rt.Array, x: rt.Array, gamma: rt.Array, mu: rt.Array, rstd: rt.Array, dx: rt.Array,

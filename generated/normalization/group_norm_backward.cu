@@ -23,7 +23,7 @@ struct Program : MapProgram {
         Array<const acc_of<T>, 3> mu_;
         Array<const acc_of<T>, 4> rstd_;
         Array<acc_of<T>, 5> dx_part_held_;
-        Array<acc_of<T>, 6> dx_part2_held_;
+        Array<acc_of<T>, 6> dx_part_2_held_;
         i64 channel_size;
         i64 pixel_size;
         Reduced<ScratchOf> parts;
@@ -45,7 +45,7 @@ struct Program : MapProgram {
     };
 
     // The outputs of sums.
-    struct Epilogue : Body<Reads<&Args::rstd_>, Writes<&Args::dx_part_held_, &Args::dx_part2_held_>> {
+    struct Epilogue : Body<Reads<&Args::rstd_>, Writes<&Args::dx_part_held_, &Args::dx_part_2_held_>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
             const i64 channel_size = i64(args.channel_size);
             const i64 pixel_size = i64(args.pixel_size);
@@ -55,9 +55,9 @@ struct Program : MapProgram {
                 const acc_t d_sum_ = reduced.d_sum_;
                 const acc_t d_sum_4_ = reduced.d_sum_4_;
                 const acc_t dx_part_ = uniform_1_ * (d_sum_ * rstd_ * rstd_);
-                const acc_t dx_part2_ = uniform_1_ * (rstd_ * d_sum_4_);
+                const acc_t dx_part_2_ = uniform_1_ * (rstd_ * d_sum_4_);
                 lane.store(args.dx_part_held_, acc_of<T>(dx_part_));
-                lane.store(args.dx_part2_held_, acc_of<T>(dx_part2_));
+                lane.store(args.dx_part_2_held_, acc_of<T>(dx_part_2_));
             });
         }
     };
@@ -87,7 +87,7 @@ struct Program : MapProgram {
         Array<const acc_of<T>, 3> mu_;
         Array<const acc_of<T>, 4> rstd_;
         Array<const acc_of<T>, 5> dx_part_held_;
-        Array<const acc_of<T>, 6> dx_part2_held_;
+        Array<const acc_of<T>, 6> dx_part_2_held_;
         Array<T, 7> dx_;
         Array<dgamma_type<T>, 8, HAS_DGAMMA> dgamma_;
         Array<dbeta_type<T>, 9, HAS_DBETA> dbeta_;
@@ -96,7 +96,7 @@ struct Program : MapProgram {
 
     // The values of cells.
     struct Cells : Body<Reads<&Args::dy_, &Args::x_, &Args::gamma_, &Args::mu_, &Args::rstd_, &Args::dx_part_held_,
-        &Args::dx_part2_held_>, Writes<&Args::dx_>> {
+        &Args::dx_part_2_held_>, Writes<&Args::dx_>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane) {
                 const acc_t dy_ = acc_t(lane.in(args.dy_));
@@ -105,17 +105,17 @@ struct Program : MapProgram {
                 const acc_t mu_ = acc_t(lane.in(args.mu_));
                 const acc_t rstd_ = acc_t(lane.in(args.rstd_));
                 const acc_t dx_part_held_ = acc_t(lane.in(args.dx_part_held_));
-                const acc_t dx_part2_held_ = acc_t(lane.in(args.dx_part2_held_));
+                const acc_t dx_part_2_held_ = acc_t(lane.in(args.dx_part_2_held_));
                 const acc_t the_sub_ = x_ - mu_;
                 const acc_t the_mul_ = the_sub_ * rstd_;
-                lane.store(args.dx_, T(gamma_ * rstd_ * dy_ - dx_part_held_ * the_mul_ - dx_part2_held_));
+                lane.store(args.dx_, T(gamma_ * rstd_ * dy_ - dx_part_held_ * the_mul_ - dx_part_2_held_));
             });
         }
     };
 
     // The terms of sums, and the values of their cells.
     struct Terms : Body<Reads<&Args::dy_, &Args::x_, &Args::gamma_, &Args::mu_, &Args::rstd_, &Args::dx_part_held_,
-        &Args::dx_part2_held_>, Writes<&Args::dx_>> {
+        &Args::dx_part_2_held_>, Writes<&Args::dx_>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane, Reduced<ValueOf>& term) {
                 const acc_t dy_ = acc_t(lane.in(args.dy_));
@@ -124,10 +124,10 @@ struct Program : MapProgram {
                 const acc_t mu_ = acc_t(lane.in(args.mu_));
                 const acc_t rstd_ = acc_t(lane.in(args.rstd_));
                 const acc_t dx_part_held_ = acc_t(lane.in(args.dx_part_held_));
-                const acc_t dx_part2_held_ = acc_t(lane.in(args.dx_part2_held_));
+                const acc_t dx_part_2_held_ = acc_t(lane.in(args.dx_part_2_held_));
                 const acc_t the_sub_ = x_ - mu_;
                 const acc_t the_mul_ = the_sub_ * rstd_;
-                lane.store(args.dx_, T(gamma_ * rstd_ * dy_ - dx_part_held_ * the_mul_ - dx_part2_held_));
+                lane.store(args.dx_, T(gamma_ * rstd_ * dy_ - dx_part_held_ * the_mul_ - dx_part_2_held_));
                 if (HAS_DGAMMA) term.dgamma_ = dy_ * (the_sub_ * rstd_);
                 if (HAS_DBETA) term.dbeta_ = dy_;
             });

@@ -60,12 +60,14 @@ class GroupNormBackwardPlan(rt.MapPlan[GroupNormBackwardDescriptor]):
     GRADIENT = rt.Gradient("group_norm", rt.table(dy="y"), rt.table(dx="x", dgamma="gamma", dbeta="beta"))
     AXES = rt.table(gamma=(("group", "channel"),), mu=(("n",), ("group",)), rstd=(("n",), ("group",)),
                     dgamma=(("group", "channel"),), dbeta=(("group", "channel"),), dx_part_held=(("n",), ("group",)),
-                    dx_part2_held=(("n",), ("group",)))
-    HELD = rt.table(dx_part_held="acc", dx_part2_held="acc")
+                    dx_part_2_held=(("n",), ("group",)))
+    HELD = rt.table(dx_part_held="acc", dx_part_2_held="acc")
     PASSES = (
-        rt.MapPass(("dy", "x", "gamma", "mu", "rstd"), ("dx_part_held", "dx_part2_held"), summed=("channel", "pixel"),
-                   sizes=("channel", "pixel"), sums=("", "")),
-        rt.MapPass(("dy", "x", "gamma", "mu", "rstd", "dx_part_held", "dx_part2_held"), ("dx", "dgamma", "dbeta"),
+        rt.MapPass(
+            ("dy", "x", "gamma", "mu", "rstd"), ("dx_part_held", "dx_part_2_held"), summed=("channel", "pixel"),
+            sizes=("channel", "pixel"), sums=("", ""),
+        ),
+        rt.MapPass(("dy", "x", "gamma", "mu", "rstd", "dx_part_held", "dx_part_2_held"), ("dx", "dgamma", "dbeta"),
                    summed=("n", "pixel"), sums=("has_affine", "has_affine"), sum_outputs=("dgamma", "dbeta")),
     )
 

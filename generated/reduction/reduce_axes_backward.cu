@@ -52,7 +52,7 @@ struct Program : MapProgram {
         Array<acc_of<T>, 1> y_prod_held_;
         Array<acc_of<T>, 2> the_prod_prod_held_;
         Array<bool, 3> the_where_part_prod_held_;
-        Array<acc_of<T>, 4> the_where_part2_prod_held_;
+        Array<acc_of<T>, 4> the_where_part_2_prod_held_;
         Reduced<ScratchOf> parts;
     };
 
@@ -70,18 +70,18 @@ struct Program : MapProgram {
 
     // The outputs of sums.
     struct Epilogue : Body<Reads<>, Writes<&Args::y_prod_held_, &Args::the_prod_prod_held_,
-        &Args::the_where_part_prod_held_, &Args::the_where_part2_prod_held_>> {
+        &Args::the_where_part_prod_held_, &Args::the_where_part_2_prod_held_>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
                 const acc_t y_ = reduced.y_;
                 const acc_t the_prod_ = reduced.the_prod_;
                 const acc_t the_sum_ = reduced.the_sum_;
                 const bool the_where_part_ = the_sum_ == acc_t(1.0);
-                const acc_t the_where_part2_ = -y_;
+                const acc_t the_where_part_2_ = -y_;
                 lane.store(args.y_prod_held_, acc_of<T>(y_));
                 lane.store(args.the_prod_prod_held_, acc_of<T>(the_prod_));
                 lane.store(args.the_where_part_prod_held_, bool(the_where_part_));
-                lane.store(args.the_where_part2_prod_held_, acc_of<T>(the_where_part2_));
+                lane.store(args.the_where_part_2_prod_held_, acc_of<T>(the_where_part_2_));
             });
         }
     };
@@ -97,13 +97,13 @@ struct Program : MapProgram {
         Array<const acc_of<T>, 2> y_prod_held_;
         Array<const acc_of<T>, 3> the_prod_prod_held_;
         Array<const bool, 4> the_where_part_prod_held_;
-        Array<const acc_of<T>, 5> the_where_part2_prod_held_;
+        Array<const acc_of<T>, 5> the_where_part_2_prod_held_;
         Array<T, 6> dx_;
     };
 
     // The values of cells.
     struct Cells : Body<Reads<&Args::dy_, &Args::x_, &Args::y_prod_held_, &Args::the_prod_prod_held_,
-        &Args::the_where_part_prod_held_, &Args::the_where_part2_prod_held_>, Writes<&Args::dx_>> {
+        &Args::the_where_part_prod_held_, &Args::the_where_part_2_prod_held_>, Writes<&Args::dx_>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane) {
                 const acc_t dy_ = acc_t(lane.in(args.dy_));
@@ -111,9 +111,9 @@ struct Program : MapProgram {
                 const acc_t y_prod_held_ = acc_t(lane.in(args.y_prod_held_));
                 const acc_t the_prod_prod_held_ = acc_t(lane.in(args.the_prod_prod_held_));
                 const bool the_where_part_prod_held_ = bool(lane.in(args.the_where_part_prod_held_));
-                const acc_t the_where_part2_prod_held_ = acc_t(lane.in(args.the_where_part2_prod_held_));
+                const acc_t the_where_part_2_prod_held_ = acc_t(lane.in(args.the_where_part_2_prod_held_));
                 const acc_t the_where_ = x_ == acc_t(0.0) || x_ - x_ != acc_t(0.0) ? (the_where_part_prod_held_
-                    ? the_prod_prod_held_ : (x_ < acc_t(0.0) ? the_where_part2_prod_held_ : y_prod_held_))
+                    ? the_prod_prod_held_ : (x_ < acc_t(0.0) ? the_where_part_2_prod_held_ : y_prod_held_))
                     : y_prod_held_ / x_;
                 lane.store(args.dx_, T(dy_ * the_where_));
             });
@@ -346,7 +346,7 @@ struct Program : MapProgram {
         Array<const T, 0> x_;
         Array<const acc_of<T>, 1> y_norm_inf_held_;
         Array<acc_of<T>, 2> dx_part_norm_inf_held_;
-        Array<acc_of<T>, 3> dx_part2_norm_inf_held_;
+        Array<acc_of<T>, 3> dx_part_2_norm_inf_held_;
         Reduced<ScratchOf> parts;
     };
 
@@ -362,14 +362,14 @@ struct Program : MapProgram {
     };
 
     // The outputs of sums.
-    struct Epilogue : Body<Reads<>, Writes<&Args::dx_part_norm_inf_held_, &Args::dx_part2_norm_inf_held_>> {
+    struct Epilogue : Body<Reads<>, Writes<&Args::dx_part_norm_inf_held_, &Args::dx_part_2_norm_inf_held_>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
                 const acc_t the_sum_ = reduced.the_sum_;
                 const acc_t dx_part_ = acc_t(1.0) / the_sum_;
-                const acc_t dx_part2_ = -(acc_t(1.0) / the_sum_);
+                const acc_t dx_part_2_ = -(acc_t(1.0) / the_sum_);
                 lane.store(args.dx_part_norm_inf_held_, acc_of<T>(dx_part_));
-                lane.store(args.dx_part2_norm_inf_held_, acc_of<T>(dx_part2_));
+                lane.store(args.dx_part_2_norm_inf_held_, acc_of<T>(dx_part_2_));
             });
         }
     };
@@ -384,23 +384,23 @@ struct Program : MapProgram {
         Array<const T, 1> x_;
         Array<const acc_of<T>, 2> y_norm_inf_held_;
         Array<const acc_of<T>, 3> dx_part_norm_inf_held_;
-        Array<const acc_of<T>, 4> dx_part2_norm_inf_held_;
+        Array<const acc_of<T>, 4> dx_part_2_norm_inf_held_;
         Array<T, 5> dx_;
     };
 
     // The values of cells.
     struct Cells : Body<Reads<&Args::dy_, &Args::x_, &Args::y_norm_inf_held_, &Args::dx_part_norm_inf_held_,
-        &Args::dx_part2_norm_inf_held_>, Writes<&Args::dx_>> {
+        &Args::dx_part_2_norm_inf_held_>, Writes<&Args::dx_>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane) {
                 const acc_t dy_ = acc_t(lane.in(args.dy_));
                 const acc_t x_ = acc_t(lane.in(args.x_));
                 const acc_t y_norm_inf_held_ = acc_t(lane.in(args.y_norm_inf_held_));
                 const acc_t dx_part_norm_inf_held_ = acc_t(lane.in(args.dx_part_norm_inf_held_));
-                const acc_t dx_part2_norm_inf_held_ = acc_t(lane.in(args.dx_part2_norm_inf_held_));
+                const acc_t dx_part_2_norm_inf_held_ = acc_t(lane.in(args.dx_part_2_norm_inf_held_));
                 lane.store(args.dx_, T(x_ > acc_t(0) ? dx_part_norm_inf_held_ * (math::abs(x_) == y_norm_inf_held_
                     ? dy_ : acc_t(0.0)) : (x_ < acc_t(0)
-                    ? dx_part2_norm_inf_held_ * (math::abs(x_) == y_norm_inf_held_ ? dy_ : acc_t(0.0)) : x_)));
+                    ? dx_part_2_norm_inf_held_ * (math::abs(x_) == y_norm_inf_held_ ? dy_ : acc_t(0.0)) : x_)));
             });
         }
     };

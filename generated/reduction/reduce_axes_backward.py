@@ -40,22 +40,21 @@ class ReduceAxesBackwardPlan(rt.MapPlan[ReduceAxesBackwardDescriptor]):
     EXTENTS = (rt.Extent("input_shape", "x"),)
     GRADIENT = rt.Gradient("reduce_axes", rt.table(dy="y"), rt.table(dx="x"))
     AXES = rt.table(dy=(("kept",),), y_prod_held=(("kept",),), the_prod_prod_held=(("kept",),),
-                    the_where_part_prod_held=(("kept",),), the_where_part2_prod_held=(("kept",),),
+                    the_where_part_prod_held=(("kept",),), the_where_part_2_prod_held=(("kept",),),
                     y_max_held=(("kept",),), dx_part_max_held=(("kept",),), dx_part_norm2_held=(("kept",),),
                     y_norm_inf_held=(("kept",),), dx_part_norm_inf_held=(("kept",),),
-                    dx_part2_norm_inf_held=(("kept",),))
-    HELD = rt.table(
-        y_prod_held="acc", the_prod_prod_held="acc", the_where_part_prod_held="bool", the_where_part2_prod_held="acc",
-        y_max_held="acc", dx_part_max_held="acc", dx_part_norm2_held="acc", y_norm_inf_held="acc",
-        dx_part_norm_inf_held="acc", dx_part2_norm_inf_held="acc",
-    )
+                    dx_part_2_norm_inf_held=(("kept",),))
+    HELD = rt.table(y_prod_held="acc", the_prod_prod_held="acc", the_where_part_prod_held="bool",
+                    the_where_part_2_prod_held="acc", y_max_held="acc", dx_part_max_held="acc",
+                    dx_part_norm2_held="acc", y_norm_inf_held="acc", dx_part_norm_inf_held="acc",
+                    dx_part_2_norm_inf_held="acc")
     PASSES = (
         rt.MapPass(("dy", "x"), ("dx",), kinds=("sum", "mean", "norm1", "squares"), sizes=("cell",)),
         rt.MapPass(("x",),
-                   ("y_prod_held", "the_prod_prod_held", "the_where_part_prod_held", "the_where_part2_prod_held"),
+                   ("y_prod_held", "the_prod_prod_held", "the_where_part_prod_held", "the_where_part_2_prod_held"),
                    kinds=("prod",), summed=("cell",), sums=("", "", "")),
         rt.MapPass(
-            ("dy", "x", "y_prod_held", "the_prod_prod_held", "the_where_part_prod_held", "the_where_part2_prod_held"),
+            ("dy", "x", "y_prod_held", "the_prod_prod_held", "the_where_part_prod_held", "the_where_part_2_prod_held"),
             ("dx",), kinds=("prod",),
         ),
         rt.MapPass(("x",), ("y_max_held",), kinds=("max", "min"), summed=("cell",), sums=("",)),
@@ -65,9 +64,11 @@ class ReduceAxesBackwardPlan(rt.MapPlan[ReduceAxesBackwardDescriptor]):
         rt.MapPass(("dy", "x"), ("dx_part_norm2_held",), kinds=("norm2",), summed=("cell",), sums=("",)),
         rt.MapPass(("x", "dx_part_norm2_held"), ("dx",), kinds=("norm2",)),
         rt.MapPass(("x",), ("y_norm_inf_held",), kinds=("norm_inf",), summed=("cell",), sums=("",)),
-        rt.MapPass(("x", "y_norm_inf_held"), ("dx_part_norm_inf_held", "dx_part2_norm_inf_held"), kinds=("norm_inf",),
-                   summed=("cell",), sums=("",)),
-        rt.MapPass(("dy", "x", "y_norm_inf_held", "dx_part_norm_inf_held", "dx_part2_norm_inf_held"), ("dx",),
+        rt.MapPass(
+            ("x", "y_norm_inf_held"), ("dx_part_norm_inf_held", "dx_part_2_norm_inf_held"), kinds=("norm_inf",),
+            summed=("cell",), sums=("",),
+        ),
+        rt.MapPass(("dy", "x", "y_norm_inf_held", "dx_part_norm_inf_held", "dx_part_2_norm_inf_held"), ("dx",),
                    kinds=("norm_inf",)),
     )
 

@@ -67,6 +67,8 @@ def _lack(pack: Pack, source: KernelSource, arch: str, include: Path) -> str:
         return "has it from another generated text"
     if changed := _changed(pack, source, include):
         return f"has it from other headers ({changed})"
+    if any(pack.get(kernel_key(source, of["arch"], include=include)) for of in variants):
+        return "has it, but packs are not read where another one is made"
     return "has it with other compiler options"
 
 

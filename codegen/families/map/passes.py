@@ -10,10 +10,10 @@ from collections.abc import Collection, Hashable, Iterable
 from dataclasses import dataclass, field
 
 from ...program import Expr, Line, Name, Reduce
-from ...program.tree import Call, Cast, Query, Read, mapped, reads, varies
+from ...program.tree import Call, Cast, Query, Read, mapped, reads, unused, varies
 from ...spec.once import once
 from ...spec.scope import kinds_of
-from .program import Parts, is_one_pass, numbered, parts_of, split
+from .program import Parts, is_one_pass, parts_of, split
 from .spec import MapSpec, MapTensor
 
 _HANDED = {"float": "acc", "int": "i64", "bool": "bool", "complex": "T"}
@@ -233,7 +233,7 @@ def hoisted(parts: Parts, whole: Collection[str] = ()) -> Parts:
 
     def of(expr: Expr, line: Line, over: frozenset[str]) -> Expr:
         if isinstance(expr, Call | Cast) and late & reads(expr) and varies(expr, dims) < over:
-            name = next(n for n in numbered(f"{line.name}_part") if n not in dims)
+            name = unused(f"{line.name}_part", dims)
             lines.append(Line(name, expr, line.number))
             dims[name] = varies(expr, dims)
             late.add(name)

@@ -5,13 +5,12 @@ What one walk over the cells can do is one pass; `map_passes` cuts other program
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import count
 
 from ...program import Const, Expr, Line, Name, ProgramError, Reduce, Scope, parse
-from ...program.tree import Axes, Call, Cast, Query, Read, place_of, reads, varies, walk
+from ...program.tree import Axes, Call, Cast, Query, Read, place_of, reads, unused, varies, walk
 from ...spec.once import once
 from ...spec.scope import scope_of
 from .spec import MapSpec
@@ -199,7 +198,7 @@ def _lifted(lines: tuple[Line, ...], names: frozenset[str], scope: Scope) -> tup
             case Read(tensor=tensor, dims=dims, places=places, outside=outside):
                 read = Read(tensor, dims, tuple(lift(p, line) for p in places), outside)
                 if read not in found:
-                    name = next(n for n in numbered(f"{tensor}_read") if n not in taken)
+                    name = unused(f"{tensor}_read", taken)
                     taken.add(name)
                     lifted.append(Line(name, read, line.number))
                     found[read] = Name(name)
@@ -217,9 +216,7 @@ def _lifted(lines: tuple[Line, ...], names: frozenset[str], scope: Scope) -> tup
             case Reduce(kind=kind, arg=arg, dims=dims):
                 reduced = Reduce(kind, lift(arg, line), dims)
                 if reduced not in found:
-                    name = f"{line.name}_{kind}"
-                    while name in taken:
-                        name += "_"
+                    name = unused(f"{line.name}_{kind}", taken)
                     taken.add(name)
                     lifted.append(Line(name, reduced, line.number))
                     found[reduced] = Name(name)
@@ -235,9 +232,3 @@ def _lifted(lines: tuple[Line, ...], names: frozenset[str], scope: Scope) -> tup
         else:
             lifted.append(Line(line.name, lift(expr, line), line.number))
     return tuple(lifted)
-
-
-def numbered(wish: str) -> Iterator[str]:
-    yield wish
-    for number in count(2):
-        yield f"{wish}{number}"

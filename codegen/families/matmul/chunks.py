@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ...program import Const, Line, Name, ProgramError, Reduce
-from ...program.tree import Call, Expr, Query, mapped
+from ...program.tree import Call, Expr, Query, mapped, unused
 from ..map.passes import Pass, Walk
-from ..map.program import Parts, numbered, parts_of, queries_of
+from ..map.program import Parts, parts_of, queries_of
 
 _OTHER = "take chunks of another dim"
 
@@ -27,7 +27,7 @@ def with_arrays(parts: Parts, queries: Iterable[Query]) -> tuple[Parts, tuple[st
     """The parts with a line of its own for each of these, and the names of the lines."""
     names = dict[Expr, str]()
     for query in sorted(queries, key=str):
-        names[query] = next(n for n in numbered(f"{query.of}_{query.what}") if n not in parts.dims)
+        names[query] = unused(f"{query.of}_{query.what}", parts.dims)
 
     def named(expr: Expr) -> Expr:
         return Name(names[expr]) if expr in names else mapped(expr, named)

@@ -11,10 +11,10 @@ from dataclasses import replace
 from itertools import groupby
 
 from ...program import Line, Name, Reduce
-from ...program.tree import Call, Cast, Expr, Query, mapped, terms_of
+from ...program.tree import Call, Cast, Expr, Query, mapped, terms_of, unused
 from ...spec.once import once
 from ..map.passes import Cut, Pass, Walk, hoisted
-from ..map.program import Parts, numbered, parts_of, split
+from ..map.program import Parts, parts_of, split
 from ..map.spec import MapSpec
 from . import chunks
 from .product import Product, factors_of_bytes, oriented, pairs_of, products_of, renamed
@@ -66,7 +66,7 @@ def with_factors(lines: Iterable[Line], taken: Iterable[str]) -> tuple[Line, ...
     def factor(expr: Expr, line: Line) -> Expr:
         if not (isinstance(expr, Cast) and expr.to == "T"):
             return named(expr, line)
-        name = next(n for n in numbered(f"{line.name}_factor") if n not in names)
+        name = unused(f"{line.name}_factor", names)
         names.add(name)
         found.append(Line(name, named(expr, line), line.number))
         return Name(name)

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from baracuda.runtime.families.matmul.schedules import BAND, PART
 
 from ...program import Const, Expr, Line, Name, Reduce
-from ...program.tree import Call, Query, reads, varies
+from ...program.tree import Call, Query, reads, unused, varies
 from ...spec.scope import kinds_of
-from ..map.program import Parts, numbered, parts_of
+from ..map.program import Parts, parts_of
 from ..map.spec import AxesSpec, MapSpec
 from .product import Product, oriented
 
@@ -138,7 +138,7 @@ def _rewritten(spec: MapSpec, parts: Parts, of: _Reduced) -> tuple[MapSpec, Part
     taken = {*parts.dims, *spec.dims, *spec.descriptor}
 
     def fresh(wish: str) -> str:
-        name = next(n for n in numbered(wish) if n not in taken)
+        name = unused(wish, taken)
         taken.add(name)
         return name
 

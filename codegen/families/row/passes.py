@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...lower.op import Tensor, Value
 from ...program import Expr, Line, Name, ProgramError, Reduce, kind_of
-from ...program.tree import Call, Cast, Const, Query, Read, at_index, children, reads, varies, walk
+from ...program.tree import Call, Cast, Const, Query, Read, at_index, children, reads, unused, varies, walk
 from ...text import Name as Identifier
 from .op import Columns, ColumnSum, Look, Pass, Reduction, Store
 from .spec import RowSpec
@@ -59,9 +59,7 @@ def _name_reductions(lines: tuple[Line, ...], rows: str, taken: set[str]) -> tup
                     return Call("div", (total, Query("size", rows)))
                 reduced = Reduce(kind, lift(arg, line), dims)
                 if reduced not in names:
-                    name = f"{line.name}_{kind}"
-                    while name in taken:
-                        name += "_"
+                    name = unused(f"{line.name}_{kind}", taken)
                     taken.add(name)
                     named.append(Line(name, reduced, line.number))
                     names[reduced] = name
@@ -115,9 +113,7 @@ def _name_row_values(
         match expr:
             case Call() if cols not in varies(expr, dims):
                 if expr not in names:
-                    name = f"{line.name}_once"
-                    while name in taken:
-                        name += "_"
+                    name = unused(f"{line.name}_once", taken)
                     taken.add(name)
                     named.append(Line(name, expr, line.number))
                     names[expr], dims[name], kinds[name] = name, varies(expr, dims), kind_of(expr, kinds)

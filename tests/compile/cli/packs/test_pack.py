@@ -259,6 +259,7 @@ def test_frozen_says_what_is_missing_and_why(pack: Path, tmp_path: Path, monkeyp
     monkeypatch.setenv(PATHS, "")
     assert "no pack is installed" in said(source)
     monkeypatch.setenv(PATHS, str(pack))
+    assert f"the pack {pack} has it, but packs are not read where another one is made" in said(source)
     changed = include / "baracuda/element.cuh"
     changed.write_text(f"{changed.read_text()}// of another version\n")
     assert f"the pack {pack} has it from other headers (baracuda/element.cuh)" in said(source)

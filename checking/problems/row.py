@@ -23,7 +23,7 @@ from .problem import Problem, ProgramProblem
 from .row_cases import drawn_rows, edges, on_two_blocks, random_rows, short_rows
 from .subject import Subject
 
-_OF_RAISING = 4
+_OF_RESCALING = 4
 
 
 @cache
@@ -187,10 +187,10 @@ class RowProblem(ProgramProblem, family="row"):
         of_lanes = packs * vec - 1 + min(tile.lanes, WARP).bit_length() - 1
         if not _sums_below(self.subject):
             return int(of_lanes + sum(max(0, n - 1) for n in parts))
-        # Each time what is summed is raised to a larger number, an exponential and a product round.
+        # Each time what is summed is rescaled to a larger number, an exponential and a product round.
         tiles = -(-packs // tile.chunks) if tile.wide else 0
-        raised = tiles + 1 + sum(n > 1 for n in parts)
-        return int(of_lanes + sum(max(1, n).bit_length() - 1 for n in parts) + _OF_RAISING * raised)
+        rescaled = tiles + 1 + sum(n > 1 for n in parts)
+        return int(of_lanes + sum(max(1, n).bit_length() - 1 for n in parts) + _OF_RESCALING * rescaled)
 
     def _down_column(self, count: int) -> int:
         tile = self.plan.sku.tile

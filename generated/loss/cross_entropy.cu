@@ -62,7 +62,7 @@ struct Program : RowProgram<kernel_args> {
         lse_sum_ = lse_sum_ + exp_below(logits_, top_max_);
         spread_mean_ = spread_mean_ + logits_;
     }
-    __device__ void raise(Pass<0>, const Program& before) {
+    __device__ void rescale(Pass<0>, const Program& before) {
         lse_sum_ *= exp_below(before.top_max_, top_max_);
     }
 

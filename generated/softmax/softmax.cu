@@ -39,7 +39,7 @@ struct Program : RowProgram<kernel_args> {
         const acc_t x_ = acc_t(x_tensor::in(e));
         y_sum_ = y_sum_ + exp_below(x_, e_max_);
     }
-    __device__ void raise(Pass<0>, const Program& before) {
+    __device__ void rescale(Pass<0>, const Program& before) {
         y_sum_ *= exp_below(before.e_max_, e_max_);
     }
 

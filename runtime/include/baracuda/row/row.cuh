@@ -324,7 +324,7 @@ template <typename A> __device__ A mean_of(A sum, const Space& space) {
 // those that are reduced together, below which this one's terms are; -1 of what rests on no other.
 struct OnItsOwn {
     static constexpr int TOP = -1;
-    template <typename A, int N> __device__ static A raised(A value, const A (&)[N], const A (&)[N]) { return value; }
+    template <typename A, int N> __device__ static A rescaled(A value, const A (&)[N], const A (&)[N]) { return value; }
 };
 template <typename A> struct Sum : OnItsOwn {
     __device__ A operator()(A a, A b) const { return a + b; }
@@ -397,7 +397,7 @@ template <int LANES, class... Ops, typename A, int N> __device__ void reduce_lan
     for (int below = 0; below <= int(ANY_BELOW<Ops...>); ++below) {
         if (below) {
             int i = 0;
-            ((value[i] = Ops::raised(value[i], own, value), ++i), ...);
+            ((value[i] = Ops::rescaled(value[i], own, value), ++i), ...);
         }
 #pragma unroll
         for (int step = (LANES < WARP ? LANES : WARP) / 2; step > 0; step /= 2) {

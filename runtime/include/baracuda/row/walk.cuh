@@ -39,7 +39,7 @@ __device__ inline acc_t exp_below(acc_t x, acc_t top) {
 template <int TOP_> struct Below {
     template <typename A> struct Sum : baracuda::Sum<A> {
         static constexpr int TOP = TOP_;
-        template <int N> __device__ static A raised(A sum, const A (&from)[N], const A (&to)[N]) {
+        template <int N> __device__ static A rescaled(A sum, const A (&from)[N], const A (&to)[N]) {
             return sum * exp_below(from[TOP], to[TOP]);
         }
         template <int N> __device__ static A of(const A (&value)[N], int i, const Space& space) {
@@ -117,7 +117,7 @@ template <class Tile, Walk WALK> struct Row {
 };
 
 // What every program has, and a bit for each pass: AGAIN, it looks at each tile a second time, `again`, for sums below
-// the largest number so far, and `raise` changes those of earlier tiles; LARGEST, at first it asks for the `largest`
+// the largest number so far, and `rescale` scales those of earlier tiles; LARGEST, at first it asks for the `largest`
 // elements only; PLACED, it compares columns with places, which may be `near` a pack.
 template <class Arguments_> struct RowProgram {
     using Arguments = Arguments_;
@@ -386,7 +386,7 @@ template <class Program, class Tile, Walk WALK> struct RowWalk {
             [[maybe_unused]] const Program before = program;
             visit_tile<PASS, SHIFTED, false>(program, here, tile, elements, of_columns, sums);
             if constexpr (AGAIN) {
-                if constexpr (REREAD) program.raise(Pass<PASS>(), before);
+                if constexpr (REREAD) program.rescale(Pass<PASS>(), before);
                 keep<PASS>(elements, of_columns);
                 visit_tile<PASS, SHIFTED, true>(program, here, tile, elements, of_columns, sums);
             }

@@ -61,10 +61,14 @@ def _includes(text: str, folder: str) -> tuple[str, ...]:
         if text[text.rfind("\n", 0, found.start()) + 1 : found.start()].strip(" \t"):
             continue  # something is in front of it
         angled, quoted = found.groups()
-        names.append(posixpath.normpath(angled or quoted))
+        names.append(_normal(angled or quoted))
         if quoted and folder:
-            names.append(posixpath.normpath(f"{folder}/{quoted}"))
+            names.append(_normal(f"{folder}/{quoted}"))
     return tuple(names)
+
+
+def _normal(path: str) -> str:
+    return posixpath.normpath(path) if "/." in f"/{path}" or "//" in path else path
 
 
 def _header(root: str, name: str) -> _Header | None:
@@ -74,7 +78,7 @@ def _header(root: str, name: str) -> _Header | None:
         stamp = (status.st_ctime_ns, status.st_mtime_ns, status.st_size, status.st_ino)
         header = _read.get((root, name))
         if header is None or header.stamp != stamp:
-            with open(f"{root}/{name}", "rb") as file:
+            with open(f"{root}/{name}", "rb", buffering=0) as file:
                 data = file.read()
             digest = hashlib.sha256(data, usedforsecurity=False).digest()
             text = data.decode(errors="replace")

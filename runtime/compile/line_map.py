@@ -61,7 +61,7 @@ def with_line_directives(text: str) -> str:
 
 def placed_lines(text: str) -> list[tuple[Place, str]]:
     """The lines of a generated file and where they come from; none without a comment that speaks of all of them."""
-    comment = _COMMENT.search(text)
+    comment = _COMMENT.search(text, max(0, text.find("// @lines")))
     if comment is None:
         return []
     *lines, _ = text[: comment.start()].split("\n")
@@ -87,6 +87,8 @@ def _places(comment: str) -> list[Place]:
 def _unbroken(text: str) -> set[int]:
     """Indices of the lines that begin within a comment or continue a line: no directive can stand before them."""
     within = set[int]()
+    if "/*" not in text and "\\\n" not in text:
+        return within
     for match in _UNBROKEN.finditer(text):
         if ends := match[0].count("\n"):
             first = text.count("\n", 0, match.start())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import Field, dataclass, fields
+from dataclasses import Field, FrozenInstanceError, dataclass, fields
 from dataclasses import field as _field
 from typing import Any, ClassVar, NamedTuple, Self, dataclass_transform
 
@@ -81,9 +81,17 @@ class Descriptor(_Fields):
         docs.append(f"element: type of the elements, one of {', '.join(cls._elements)}")
         cls.__annotations__["element"] = "rt.ElementKind | str"
         cls.__doc__ = "\n".join([f"What {cls._plan} works on. Keyword arguments:\n", *docs])
-        dataclass(frozen=True, kw_only=True, eq=False, repr=False)(cls)
+        dataclass(kw_only=True, eq=False, repr=False)(cls)
 
-    # As data classes have them, but written once: making those of a class takes half a millisecond.
+    # As frozen data classes have them, but written once: making those of a class takes a millisecond.
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in vars(self) or name not in self.__dataclass_fields__:  # type: ignore[attr-defined]
+            raise FrozenInstanceError(f"cannot assign to field {name!r}")
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        raise FrozenInstanceError(f"cannot delete field {name!r}")
+
     def __eq__(self, other: object) -> bool:
         return vars(self) == vars(other) if type(other) is type(self) else NotImplemented
 

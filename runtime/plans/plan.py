@@ -65,7 +65,7 @@ class Plan(Selectable[D]):
     EXTENTS: ClassVar[tuple[Extent, ...]] = ()  # fields of the descriptor that the inputs' shapes show
     GRADIENT: ClassVar[Gradient | None] = None
     NUMERICS: ClassVar[int] = FIRST_REVISION  # the revision of the bits that it computes
-    DIRECTION: ClassVar[str]  # backward with a gradient, where it is not declared
+    DIRECTION: ClassVar[Direction]  # backward with a gradient, where it is not declared
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -83,7 +83,7 @@ class Plan(Selectable[D]):
         descriptors = [of for base in own.get("__orig_bases__", ()) for of in base.__args__]
         if "DESCRIPTOR" not in own and descriptors:
             (cls.DESCRIPTOR,) = descriptors
-        cls.DIRECTION = own.get("DIRECTION") or ("backward" if cls.GRADIENT else "forward")
+        cls.DIRECTION = Direction(own.get("DIRECTION") or ("backward" if cls.GRADIENT else "forward"))
         if "PROMISES" not in own:
             cls.PROMISES = {a.name: cls.RUNGS for a in cls.TENSORS if a.written}
         elif cls.PROMISES:
@@ -116,7 +116,7 @@ class Plan(Selectable[D]):
     ) -> KernelSku:
         """The identity of one of the plan's kernels."""
         category = cls._package().rpartition(".")[2]
-        of = category, cls.OP, Direction(cls.DIRECTION), element, arch, BackendKind.BESPOKE, promised, schedule
+        of = category, cls.OP, cls.DIRECTION, element, arch, BackendKind.BESPOKE, promised, schedule
         return KernelSku(*of, layout=layout or None)
 
     def __init__(self, descriptor: D, row: Registered, layouts: frozenset[str]) -> None:

@@ -148,8 +148,9 @@ class Selectable(Generic[D]):
                 log.debug("%s: %s", cls.__name__, measured.why)
                 return cls(descriptor, measured.row or row, layouts or frozenset(cls.LAYOUTS))
             log.debug("%s: refused %s: %s", cls.__name__, row.sku, reason)
-            refused.append(f"\n  {row.sku}: {reason}")
-        raise Unsupported(f"{cls.__name__}: no kernel for {descriptor}{''.join(refused)}")
+            refused.append((row.sku, reason))
+        reasons = [f"\n  {sku}: {reason}" for sku, reason in refused]
+        raise Unsupported(f"{cls.__name__}: no kernel for {descriptor}{''.join(reasons)}")
 
     @classmethod
     def _check_kind(cls, descriptor: D) -> None:

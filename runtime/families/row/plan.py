@@ -322,9 +322,10 @@ def row_kernels(
     """
     source = plan.source_file(inline, contraction, flush_subnormals)
     elements, texts = plan.DESCRIPTOR._elements, TILES[tiles] if isinstance(tiles, str) else tiles
-    guarantees = {tag: plan.promised_of(ElementKind(tag)) for tag in elements}
-    for tag, text in sorted(by_element(elements, texts), key=lambda row: elements.index(row[0])):
-        element, tile, guarantee = ElementKind(tag), Tile.parse(text), guarantees[tag]
-        # Elsewhere another tile takes its rows, and adds in another order.
-        promised = replace(guarantee, bit_stable_across_arch=False) if tile.arch else guarantee
-        yield Registered(plan.sku_of(element, tile.arch or arch, promised, tile), source)
+    for tag in elements:
+        element, everywhere = ElementKind(tag), plan.promised_of(ElementKind(tag))
+        # Elsewhere another tile takes the rows of one that needs an architecture, and adds in another order.
+        here = replace(everywhere, bit_stable_across_arch=False)
+        for _, text in by_element((tag,), texts):
+            tile = Tile.parse(text)
+            yield Registered(plan.sku_of(element, tile.arch or arch, here if tile.arch else everywhere, tile), source)

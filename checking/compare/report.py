@@ -13,23 +13,25 @@ Row = dict[str, object]
 _LOOSE = 0.05  # of a bound; what uses less of it says little
 
 
-def rows_of(outcomes: Iterable[Outcome]) -> list[Row]:
-    """The worst of each output; the last column is the problem with the worst error in units of its bound."""
+def rows_of(outcomes: Iterable[Outcome], *, all_kernels: bool = False) -> list[Row]:
+    """The worst of each output, for each element type and architecture, or of `all_kernels` together.
+
+    The last column is the problem with the worst error in units of its bound.
+    """
     groups: dict[tuple[str, ...], list[tuple[Outcome, Measured]]] = {}
     for outcome in outcomes:
         for output, measured in outcome.outputs.items():
-            key = outcome.op, outcome.element, outcome.arch, output
-            groups.setdefault(key, []).append((outcome, measured))
-    return [_row(key, pairs) for key, pairs in sorted(groups.items())]
+            kernels = () if all_kernels else (outcome.element, outcome.arch)
+            groups.setdefault((outcome.op, *kernels, output), []).append((outcome, measured))
+    return [_row(key[-1], pairs) for key, pairs in sorted(groups.items())]
 
 
-def _row(key: tuple[str, ...], pairs: Sequence[tuple[Outcome, Measured]]) -> Row:
-    op, element, arch, output = key
+def _row(output: str, pairs: Sequence[tuple[Outcome, Measured]]) -> Row:
     worst, measured = max(pairs, key=lambda pair: (pair[1].ratio, -pair[0].index))
     return {
-        "op": op,
-        "element": element,
-        "arch": arch,
+        "op": worst.op,
+        "element": worst.element,
+        "arch": worst.arch,
         "output": output,
         "problems": len(pairs),
         "bound": f"{measured.c1:g} u |y| + {measured.c2:g} E",
@@ -77,14 +79,15 @@ def replay(outcome: Outcome, settings: Settings, options: str = "") -> str:
 
 
 def markdown(paths: Sequence[Path]) -> str:
-    """A page made from state files; for each op, the latest sources count."""
+    """A page made from state files; for each op, the latest sources count. Of a search, a row is of all kernels."""
     records = lines(paths)
     latest = {o.op: against for _, against, o in records}
     judged = {(o.op, o.index, settings): o for settings, against, o in records if against == latest[o.op]}
-    parts = [_HEAD]
-    rows = rows_of(judged.values())
+    steps = max((settings.search for *_, settings in judged), default=0)
+    parts = [_HEAD, _SEARCHED.format(steps)] if steps else [_HEAD]
+    rows = rows_of(judged.values(), all_kernels=steps > 0)
     parts.append(_table(rows) if judged else "Nothing was judged.\n")
-    if loose := loose_of(rows) if any(settings.search for *_, settings in judged) else []:
+    if loose := loose_of(rows) if steps else []:
         parts.append(f"## Loose bounds\n\nOf which the search found less than {_LOOSE} in use: {', '.join(loose)}.\n")
     failed = [row for (_, _, s), o in sorted(judged.items(), key=_place) for row in failures_of([o], s)]
     if failed:
@@ -109,6 +112,9 @@ Random problems from everything each op allows, compared with torch in float64; 
 is `c1 u |y| + c2 E`: u is the unit roundoff of the stored type, E bounds the error before the store. Worst errors are
 maxima over all elements and problems; relative errors are norms over all elements, medians over the problems. The last
 column is the problem with the largest error in units of its bound.
+"""
+_SEARCHED = """The inputs of each problem were changed up to {} times towards larger errors. A row is of all
+kernels; it names the element type and architecture of the worst.
 """
 
 

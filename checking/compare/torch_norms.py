@@ -34,21 +34,29 @@ def group_norm(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
     rstd = torch.rsqrt(((parts - mu) ** 2).mean(-1, keepdim=True) + eps)
     if not x.numel():
         return {"y": x, "mu": mu[..., 0], "rstd": rstd[..., 0]}
-    y = torch.nn.functional.group_norm(x, groups, tensors.get("gamma"), tensors.get("beta"), eps)
-    return {"y": y if parts.shape[-1] > 1 else x * 0, "mu": mu[..., 0], "rstd": rstd[..., 0]}
+    if parts.shape[-1] > 1:
+        y = torch.nn.functional.group_norm(x, groups, tensors.get("gamma"), tensors.get("beta"), eps)
+    else:
+        y = _of_one_number(x, tensors) if "gamma" in tensors else x - x
+    return {"y": y, "mu": mu[..., 0], "rstd": rstd[..., 0]}
+
+
+def _of_one_number(x: Any, tensors: Tensors) -> Any:
+    """What a norm over one number leaves, which torch refuses: beta."""
+    gamma, beta = (tensors[name].reshape(-1, *[1] * (x.dim() - 2)) for name in ("gamma", "beta"))
+    return (x - x) * gamma + beta
 
 
 def batch_norm(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
     x, momentum = tensors["x"], fields["momentum"]
     axes = (0, *range(2, x.dim()))
     mu, spread = x.mean(axes), x.var(axes, unbiased=False)
-    y = x * 0  # of one number a channel, which torch refuses, what is left is beta
+    y = x
     if x.numel() > x.shape[1]:
         affine = tensors["gamma"], tensors["beta"]
         y = torch.nn.functional.batch_norm(x, None, None, *affine, True, momentum, fields["eps"])
     elif x.numel():
-        gamma, beta = (tensors[name].reshape(-1, *[1] * (x.dim() - 2)) for name in ("gamma", "beta"))
-        y = (x - x) * gamma + beta
+        y = _of_one_number(x, tensors)
     new_mean = torch.lerp(tensors["running_mean"], mu, momentum)
     new_var = torch.lerp(tensors["running_var"], x.var(axes), momentum)
     return {"y": y, "mu": mu, "rstd": torch.rsqrt(spread + fields["eps"]), "new_mean": new_mean, "new_var": new_var}

@@ -64,6 +64,6 @@ rt.REGISTRY.register(rt.row_kernels(
     CrossEntropyWithGradientPlan,
     tiles=("row4x32x2r8", "row4x32x4r8", "row8x16x4r8", "row16x8x4r8", "row32x4x4r8", "row64x1x4r16", "row128x1x4r8",
            "row128x1x8r12s8", "row256x1x8r6s8", "row512x1x8r3s8", "row512x1x16r2s8 f32 f16 bf16",
-           "row512x1x16x2r2s8 f32 f16 bf16", "row512x1x16x4r2s8 f32 f16 bf16", "row512x1x12r2s8 f64",
-           "row512x1x12x2r2s8 f64", "row512x1x12x4r2s8 f64", "wide128x1x8r8"),
+           "row512x1x16x2r2s8 f32 f16 bf16", "row512x1x16x4r2s8 f32 f16 bf16", "wide128x1x8r8 f32 f16 bf16",
+           "row512x1x12r2s8 f64", "row512x1x12x2r2s8 f64", "row512x1x12x4r2s8 f64", "wide128x1x4r8 f64"),
 ))

@@ -68,9 +68,9 @@ def _name_reductions(lines: tuple[Line, ...], rows: str, taken: set[str]) -> tup
 
     for line in lines:
         if isinstance(line.expr, Reduce) and not (line.expr.kind == "mean" and line.expr.dims == (rows,)):
-            named.append(
-                Line(line.name, Reduce(line.expr.kind, lift(line.expr.arg, line), line.expr.dims), line.number)
-            )
+            reduced = Reduce(line.expr.kind, lift(line.expr.arg, line), line.expr.dims)
+            known = names.setdefault(reduced, line.name)
+            named.append(Line(line.name, reduced if known == line.name else Name(known), line.number))
         else:
             named.append(Line(line.name, lift(line.expr, line), line.number))
     return tuple(named)
@@ -170,7 +170,7 @@ class _Scheduler:
         level = max((self.level.get(n, 0) for n in needs), default=0)
         late = bool(needs & self.after_columns)
         if isinstance(line.expr, Reduce):
-            if kind_of(line.expr, self.kinds) == "int":
+            if line.expr.kind in _KINDS and kind_of(line.expr, self.kinds) == "int":
                 text = f"{line.name!r} is a {line.expr.kind} of ints; the row family reduces floats, as in"
                 raise ProgramError(f"{text} {line.expr.kind}(acc(i), {self.cols})", line.number)
             if line.expr.dims == (self.cols,) and line.expr.kind in _KINDS and not late:

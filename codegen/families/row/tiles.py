@@ -122,38 +122,51 @@ class ChunkUse:
 
     @property
     def table(self) -> tuple[Tile, ...]:
-        """The tiles to choose from. A row that is read once need not stay on the multiprocessor."""
-        wide = WIDE_ONCE if self.below else WIDE
+        """The tiles to choose from for rows that they hold."""
         if self.column_sums:
-            return (*SUMMING, replace(wide, blocks=32))
+            return SUMMING
         if not self.exchanges:  # cross_entropy_backward, on an H100: bf16 8192x128256 1709 us by a cluster, 1463
-            return (*(tile for tile in STREAMING if not tile.arch), wide)
+            return tuple(tile for tile in STREAMING if not tile.arch)
         if self.looks == 1:
-            return (*UP_TO_8192, WIDE_ONCE)
+            return UP_TO_8192
         if self.below:  # columns that are read beside them gain nothing: layer_norm 4096x65536 350 us staged, 288
             short = (*UP_TO_4096, *STAGED) if self.work >= MUCH_WORK else STREAMING[:-1]
-            return (*short, *STAGED_IN_PART, wide)
-        return (*STREAMING, *(CLUSTERS if self.exchanges == 1 else CLUSTERS_OF_MORE_WAITS), wide)
+            return (*short, *STAGED_IN_PART)
+        return (*STREAMING, *(CLUSTERS if self.exchanges == 1 else CLUSTERS_OF_MORE_WAITS))
+
+    @property
+    def wide(self) -> tuple[Tile, ...]:
+        """The tiles for longer rows, of which the first that fits is taken: one that does is needed."""
+        once = (WIDE_ONCE,) if self.below or (self.exchanges and self.looks == 1) else ()
+        usual = replace(WIDE, lanes=256) if self.below else WIDE  # a warp rescales a power of two of sums
+        tiles = (*once, usual, replace(WIDE, lanes=128))
+        return tuple(replace(tile, blocks=32) for tile in tiles) if self.column_sums else tiles
 
 
 def tiles(element: Element, use: ChunkUse) -> tuple[Tile, ...]:
-    """The tiles whose registers suffice, some with fewer chunks, and the wide one."""
-    other_registers = 16 + 4 * element.acc.row.bytes  # for all but packs and sums
-    packs = use.elements + (use.columns if use.column_sums else 0)
-    sums = use.column_sums * VECTOR_BYTES // element.bytes * element.acc.row.bytes // 4
+    """The tiles whose registers suffice, some with fewer chunks, and a wide one."""
     fitting: list[Tile] = []
     for tile in use.table:
         if tile.cluster == 2 and element.bytes > 2 and use.column_sums:
             continue  # f32 16384x8192: 4105 GB/s by one block, 4010 by two
-        registers = REGISTERS // (tile.threads * tile.resident) - other_registers
-        staged = min(tile.staged, STAGED_BYTES // (tile.threads * tile.resident * max(1, use.prefetched)))
-        chunks = min(tile.chunks, staged + max(0, registers // max(1, 4 * packs + sums)))
-        if tile.blocks:
-            chunks = min(chunks, PREFETCH_BYTES[bool(tile.arch)] // (tile.threads * max(1, use.prefetched)))
-        candidate = tile if tile.wide else replace(tile, chunks=chunks, staged=min(staged, chunks))
-        if chunks > 0 and (tile.wide or not any(_serves(t, candidate) for t in fitting)):
+        candidate = _fitted(tile, element, use)
+        if candidate.chunks > 0 and not any(_serves(t, candidate) for t in fitting):
             fitting.append(candidate)
-    return tuple(fitting)
+    wide = (_fitted(tile, element, use) for tile in use.wide)
+    return (*fitting, *[tile for tile in wide if tile.chunks > 0][:1])
+
+
+def _fitted(tile: Tile, element: Element, use: ChunkUse) -> Tile:
+    """`tile` with as many chunks as its registers and shared memory hold, which may be none."""
+    other_registers = 16 + 4 * element.acc.row.bytes  # for all but packs and sums
+    packs = use.elements + (use.columns if use.column_sums else 0)
+    sums = use.column_sums * VECTOR_BYTES // element.bytes * element.acc.row.bytes // 4
+    registers = REGISTERS // (tile.threads * tile.resident) - other_registers
+    staged = min(tile.staged, STAGED_BYTES // (tile.threads * tile.resident * max(1, use.prefetched)))
+    chunks = min(tile.chunks, staged + max(0, registers // max(1, 4 * packs + sums)))
+    if tile.blocks:
+        chunks = min(chunks, PREFETCH_BYTES[bool(tile.arch)] // (tile.threads * max(1, use.prefetched)))
+    return replace(tile, chunks=chunks, staged=min(staged, chunks))
 
 
 def _serves(tile: Tile, other: Tile) -> bool:

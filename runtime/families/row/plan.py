@@ -47,6 +47,7 @@ _UP_TO_512 = (
     *("row256x1x4r4 f64", "row512x1x4r2 f64"),
 )
 _OF_BLOCKS = (*_UP_TO_512, "row1024x1x8b132r1 f32 f16 bf16", "row1024x1x4b132r1 f64")
+_WIDE_ONCE = "wide128x1x8r8 f32 f16 bf16", "wide128x1x4r8 f64"
 # The tiles of ops that need no more registers and shared memory than usual: those whose threads wait for each other
 # once in a row, and those where they wait more often; whose rows are read once; and that sum below a largest number.
 TILES = {
@@ -55,11 +56,11 @@ TILES = {
         *(*_OF_BLOCKS, "row256x1x8x8r4 f32 f16 bf16", "row512x1x8x8r2 f32 f16 bf16"),
         *("row256x1x4x8r4 f64", "row512x1x4x8r2 f64", "wide384x1x2r1"),
     ),
-    "one look": (*_OF_WARPS, "row128x1x8r8 f32 f16 bf16", "wide128x1x8r8"),
+    "one look": (*_OF_WARPS, "row128x1x8r8 f32 f16 bf16", *_WIDE_ONCE),
     "sums below": (
         *(*_UP_TO_512, "row512x1x16r2s8 f32 f16 bf16", "row512x1x16x2r2s8 f32 f16 bf16"),
         *("row512x1x16x4r2s8 f32 f16 bf16", "row512x1x12r2s8 f64", "row512x1x12x2r2s8 f64", "row512x1x12x4r2s8 f64"),
-        "wide128x1x8r8",
+        *_WIDE_ONCE,
     ),
 }
 

@@ -50,6 +50,14 @@ def test_the_largest_and_the_sum_below_it_are_one_pass(tmp_path: Path, lines: tu
     assert len(last.looks) == 1 and last.stores
 
 
+def test_what_lines_reduce_again_is_reduced_once(tmp_path: Path) -> None:
+    """By the name of the first: one largest and one sum, whether a line of its own asks for it or a part of one."""
+    lines = "m = max(x, c)", "n = max(x, c)", "s = sum(exp(x - m), c)", "y = x / s - n / sum(exp(x - max(x, c)), c)"
+    first, last = _lowered(tmp_path, *lines).passes
+    assert [[str(r.name) for r in look.reductions] for look in first.looks] == [["m"], ["s"]]
+    assert last.stores
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -90,8 +90,9 @@ def _reads(op: Any, sku: KernelSku) -> list[_Claim]:
 
 
 def _picked(op: Any, tensor: Tensor) -> int:
-    """How many elements of a row are read at computed places."""
-    exprs = (value.expr for along in op.passes for value in along.row_values)
+    """How many elements of a row are read at computed places, before or as a part of what is reduced."""
+    exprs = [value.expr for along in op.passes for value in along.row_values]
+    exprs += [reduction.arg for along in op.passes for reduction in along.reductions]
     return sum(isinstance(expr, Read) and expr.tensor == tensor.name for expr in exprs)
 
 

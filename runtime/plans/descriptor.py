@@ -85,7 +85,7 @@ class Descriptor(_Fields):
 
     # As frozen data classes have them, but written once: making those of a class takes a millisecond.
     def __setattr__(self, name: str, value: object) -> None:
-        if name in vars(self) or name not in self.__dataclass_fields__:  # type: ignore[attr-defined]
+        if name in vars(self) or name not in self.__dataclass_fields__:
             raise FrozenInstanceError(f"cannot assign to field {name!r}")
         object.__setattr__(self, name, value)
 

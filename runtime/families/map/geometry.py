@@ -21,7 +21,7 @@ _WORTH_SPLITTING = 4  # turns of a block: below that, a second launch costs more
 # Of 100,011 cells and 16 terms, singles take 5.8 us on an H200, columns 7.6.
 _MANY_CELLS, _MANY_TERMS = 100_000, 16
 _ENOUGH_BLOCKS = 1056  # eight for each of an H200's multiprocessors
-_PLACE = 16  # bytes of an extreme and its place; of moments, which are more, a multiprocessor has two blocks, not four
+_PLACE = 16  # bytes of an extreme and its place
 _NEARLY_FULL, _MOSTLY_FULL = 0.05, 0.2  # of a single wave, what is next to nothing idle, and what may be
 _TURNS_OF_INVARIANT = 64  # of a block, of a sum with one order for all batches: with fewer, other blocks take a part
 _WARP = 32
@@ -209,7 +209,7 @@ class Cut(NamedTuple):
         splits = 1 if turns < _WORTH_SPLITTING else max(1, min(-(-blocks // max(1, groups)), turns))
         if splits > 1 and groups and not last_is_summed:
             splits = _filling(splits, groups, turns, wave=max(1, blocks // 2))
-            wave = blocks // (4 if part_bytes > _PLACE else 2)
+            wave = blocks // 4
             alone = part_bytes >= _PLACE and run % vec == 0
             if alone and (way := _in_one_wave(all_owners, units, (least, slices), schedule, wave)):
                 slices, splits = way
@@ -298,9 +298,9 @@ def _in_one_wave(
 ) -> tuple[int, int] | None:
     """As many slices, between the least and the most, and parts as fill most of a single wave, if any do.
 
-    Blocks that keep much, or compute much, do so once then. Of bf16 16384x14336 by the first axis, argmax takes 173 us
-    of an H100, in 2072 blocks 179, a variance 183 and 202. With 4 slices, in 252 blocks, that takes 148 us of an H200,
-    with 8 in 224 blocks 159. Where cells are no packs, more blocks hide more: 434 and 253 us with 14335 columns.
+    Blocks that keep much, or compute much, do so once then. Of bf16 16384x14336 by the first axis, argmax takes 121 us
+    of an H200 in 252 blocks, two on a multiprocessor, and 124 in 504; a variance 148 in 252 blocks with 4 slices, 159
+    in 224 with 8. Where cells are no packs, more blocks hide more: 434 and 253 us with 14335 columns.
     """
     idle = {}
     for bits in range(_log(slices[1]), _log(slices[0]) - 1, -1):

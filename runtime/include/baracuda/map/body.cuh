@@ -95,6 +95,9 @@ __device__ V value_of(const PlacedPack<V, T, N, SWAPPED>& of, int i) {
     const int at = i ^ SWAPPED;
     return of.missing >> at & 1 ? of.outside : V(value_of(__builtin_bit_cast(Pack<T, N>, of.words), at));
 }
+template <int VALUE_> struct Int {
+    static constexpr int VALUE = VALUE_;
+};
 template <auto...> struct Reads {};
 template <auto...> struct Writes {};
 

@@ -65,7 +65,7 @@ template <class I> struct Units {
 
 // The terms of an owner, a unit being a pack of terms along the last axis (ROWS) or one of each of its cells (COLUMNS).
 template <class I, int OPERANDS, Layout LAYOUT, int N, bool ROWS> struct Terms {
-    static constexpr int OUTPUTS = ROWS ? 1 : N;
+    static constexpr int OUTPUTS = ROWS ? 1 : N, CELLS = ROWS ? N : 1;  // cells of a unit along the summed axes
     using R = Run<I, OPERANDS, LAYOUT, N>;
     Run<I, OPERANDS, LAYOUT, OUTPUTS> origin;
     Walker<I, OPERANDS, ROWS && R::ROWS ? 2 : 1> walker;
@@ -81,15 +81,7 @@ template <class I, int OPERANDS, Layout LAYOUT, int N, bool ROWS> struct Terms {
     __device__ void place(R (&run)[GROUP], int (&live)[GROUP], I unit, int step, I end, const Space& summed,
                           const Strides<OPERANDS>& stride) {
         if constexpr (WHOLE && ROWS && R::ONE_PLACE) {
-            const I column = walker.seek(unit * N, summed, stride);
-            if (column + I(GROUP - 1) * step * N < I(summed.extent[0])) {  // all are in this row
-#pragma unroll
-                for (int k = 0; k < GROUP; ++k) {
-                    live[k] = N;
-                    place_in_row(run[k], column + I(k) * step * N, summed, stride);
-                }
-                return;
-            }
+            if (place_near<true>(run, live, unit, step, end, summed, stride)) return;
         }
 #pragma unroll
         for (int k = 0; k < GROUP; ++k) {
@@ -99,24 +91,29 @@ template <class I, int OPERANDS, Layout LAYOUT, int N, bool ROWS> struct Terms {
             place(run[k], live[k], exists ? at : unit, summed, stride);
         }
     }
-    // The same of columns, if they are in one row of the summed axes: its offsets are then computed once.
+    // The same, if they are in one row of the summed axes: its offsets are then computed once.
     template <bool WHOLE, int GROUP>
     __device__ bool place_near(R (&run)[GROUP], int (&live)[GROUP], I unit, int step, I end, const Space& summed,
                                const Strides<OPERANDS>& stride) {
-        const I column = walker.seek(unit, summed, stride);
-        if (column + I(GROUP - 1) * step >= I(summed.extent[0])) {
+        const I column = walker.seek(unit * CELLS, summed, stride);
+        if (column + I(GROUP - 1) * step * CELLS >= I(summed.extent[0])) {
             if (WHOLE || unit + I(GROUP - 1) * step < end) return false;
         }
 #pragma unroll
         for (int k = 0; k < GROUP; ++k) {
             const bool exists = WHOLE || unit + I(k) * step < end;
             live[k] = WHOLE ? N : exists ? outer_live : 0;
-            run[k] = origin;
-#pragma unroll
-            for (int o = 0; o < OPERANDS; ++o)
-                run[k].base[o] = walker.begin[0][o] + (exists ? column + I(k) * step : column) * I(stride[alike(o)][0]);
+            place_in_row(run[k], exists ? column + I(k) * step * CELLS : column, summed, stride);
         }
         return true;
+    }
+    // How often a thread takes so many units, `step` apart, of which all exist in the row of `unit`.
+    __device__ I turns_in_row(I unit, int step, int units, I end, const Space& summed,
+                              const Strides<OPERANDS>& stride) {
+        if (unit >= end || outer_live != OUTPUTS) return 0;
+        const I in_row = (I(summed.extent[0]) - walker.seek(unit * CELLS, summed, stride)) / CELLS;
+        const I left = in_row < end - unit ? in_row : end - unit;
+        return (left + step - 1) / step / units;
     }
     // Whether all of so many units exist, with all their cells.
     __device__ bool are_whole(I first, I last, I end, const Space& summed) const {
@@ -124,23 +121,22 @@ template <class I, int OPERANDS, Layout LAYOUT, int N, bool ROWS> struct Terms {
     }
 
     __device__ void place(R& run, int live, I unit, const Space& summed, const Strides<OPERANDS>& stride) {
-        if constexpr (!ROWS) {
-            const I column = walker.seek(unit, summed, stride);
-            run = origin;
-#pragma unroll
-            for (int o = 0; o < OPERANDS; ++o) run.base[o] = walker.begin[0][o] + column * I(stride[alike(o)][0]);
+        if constexpr (!ROWS || R::ONE_PLACE || R::ROWS) {
+            place_in_row(run, walker.seek(unit * CELLS, summed, stride), summed, stride);
         } else {
-            if constexpr (R::ONE_PLACE || R::ROWS) {
-                return place_in_row(run, walker.seek(unit * N, summed, stride), summed, stride);
-            } else {
-                run.find(unit * N, I(1), live, summed, stride);
-            }
+            run.find(unit * N, I(1), live, summed, stride);
             run.move(origin.place[0]);
         }
     }
     __device__ void place_in_row(R& run, I column, const Space& summed, const Strides<OPERANDS>& stride) {
-        run.place_in(walker.begin[0], walker.begin[R::ROWS], column, summed, stride);
-        run.move(origin.place[0]);
+        if constexpr (ROWS) {
+            run.place_in(walker.begin[0], walker.begin[R::ROWS], column, summed, stride);
+            run.move(origin.place[0]);
+        } else {
+            run = origin;
+#pragma unroll
+            for (int o = 0; o < OPERANDS; ++o) run.base[o] = walker.begin[0][o] + column * I(stride[alike(o)][0]);
+        }
     }
 };
 

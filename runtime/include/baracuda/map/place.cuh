@@ -257,6 +257,11 @@ template <class I, int OPERANDS, Layout LAYOUT, int N> struct Run {
 #pragma unroll
         for (int o = 0; o < OPERANDS; ++o) base[o] += by[o];
     }
+    // Moves the run along the last axis.
+    __device__ void advance(I cells, const Strides<OPERANDS>& stride) {
+#pragma unroll
+        for (int o = 0; o < OPERANDS; ++o) base[o] += cells * I(stride[alike(o)][0]);
+    }
     // Makes all cells have the same place in an operand.
     __device__ void set(int operand, I to) {
         base[operand] = to, last_stride[operand] = 0;

@@ -155,10 +155,12 @@ template <class Program> __device__ constexpr bool reduces_moments() {
     Program::template Reduced<IsSpread>::each([&](const auto& is) { any = any || is.value; }, are);
     return any;
 }
-// Shared memory for OUTPUTS values of half of the threads, those that others get; all reductions use the same.
-template <int OUTPUTS, class Sizes, int THREADS> __device__ unsigned char* slice_scratch() {
+// Shared memory for OUTPUTS values of half of the threads, those that others get; all reductions use the same. LEAST:
+// bytes that a kernel uses before.
+template <int OUTPUTS, class Sizes, int THREADS, int LEAST = 0> __device__ unsigned char* slice_scratch() {
+    constexpr int BYTES = OUTPUTS * (THREADS / 2) * most_bytes<Sizes>();
     struct alignas(16) Scratch {  // so that 16-byte reads of one touch no other
-        unsigned char of[OUTPUTS * (THREADS / 2) * most_bytes<Sizes>()];
+        unsigned char of[BYTES < LEAST ? LEAST : BYTES];
     };
     __shared__ Scratch scratch;
     return scratch.of;
@@ -286,9 +288,40 @@ template <typename A, typename I, bool LARGEST, int STEPS, int N> struct StepTer
             if (better && best.value == best.value) best = term;
         }
     }
+    // Of numbers whose places ascend from those of `best` on: evenly along lanes (one output), or along steps, where
+    // those of all lanes are alike.
+    template <int OUTPUTS> __device__ void join_numbers(P (&best)[OUTPUTS]) const {
+#pragma unroll
+        for (int s = 0; s < STEPS; ++s) {
+            const I at = of[s][0].at, stride = of[s][N > 1].at - at;
+            if constexpr (OUTPUTS == 1) {
+                const Found most = first_of<N>(s);
+                const bool better = beyond(most.value, best[0].value);
+                best[0] = {M::extreme(best[0].value, most.value), better ? at + I(most.lane) * stride : best[0].at};
+            } else {
+#pragma unroll
+                for (int i = 0; i < N; ++i) {
+                    const bool better = beyond(of[s][i].value, best[i].value);
+                    best[i] = {M::extreme(best[i].value, of[s][i].value), better ? at : best[i].at};
+                }
+            }
+        }
+    }
 
 private:
     __device__ static bool beyond(A a, A b) { return LARGEST ? a > b : a < b; }
+    struct Found {
+        A value;
+        int lane;
+    };
+    template <int COUNT, int FROM = 0> __device__ Found first_of(int step) const {
+        if constexpr (COUNT == 1) {
+            return {of[step][FROM].value, FROM};
+        } else {
+            const Found a = first_of<COUNT / 2, FROM>(step), b = first_of<COUNT / 2, FROM + COUNT / 2>(step);
+            return {M::extreme(a.value, b.value), beyond(b.value, a.value) ? b.lane : a.lane};
+        }
+    }
     // Of the COUNT terms of a lane from FROM on, unless one is NaN, which is its value then; `all`: places ascend.
     template <int FROM, int COUNT> __device__ P most_of(int lane, bool& all) const {
         if constexpr (COUNT == 1) {
@@ -343,6 +376,10 @@ template <class M, int OUTPUTS> struct ThreadParts {
 #pragma unroll
         for (int i = 0; i < OUTPUTS; ++i) of[i].add(terms.of[0][i]);
     }
+    // The same of packs that all exist. In the end `settle` says whether that was right; if not, `add` must add them
+    // all.
+    template <class Terms> __device__ void add_packs(Terms& terms) { add(terms); }
+    __device__ bool settle() const { return true; }
     // The same of columns; `first`: before all others. IN_ORDER: places of terms ascend.
     template <bool IN_ORDER, class Terms> __device__ void add_few(const Terms& terms, bool first) {
 #pragma unroll
@@ -358,17 +395,25 @@ template <typename A, int OUTPUTS> struct ThreadParts<Spread<A>, OUTPUTS> {
     A count = 0;
     Compensated<A> mean[OUTPUTS], spread[OUTPUTS];
 
-    template <class Terms> __device__ void add(const Terms& terms) {
+    template <bool FINITE = false, class Terms> __device__ void add(const Terms& terms) {
         A of_mean[OUTPUTS], of_spread[OUTPUTS];
         const A counted = terms.template moments<OUTPUTS>(of_mean, of_spread);
-        join(counted, of_mean, of_spread);
+        join<FINITE>(counted, of_mean, of_spread);
+    }
+    // As if all were finite: then their changes are, too. Once one is not, the mean is not finite either.
+    template <class Terms> __device__ void add_packs(const Terms& terms) { add<true>(terms); }
+    __device__ bool settle() const {
+        bool finite = true;
+#pragma unroll
+        for (int i = 0; i < OUTPUTS; ++i) finite &= mean[i].high - mean[i].high == A(0);
+        return finite;
     }
     template <bool IN_ORDER, class Terms> __device__ void add_few(const Terms& terms, bool) { add(terms); }
     __device__ void add_value(const Moments<A>& value) {
         const A of_mean[1] = {value.mean}, of_spread[1] = {value.spread};
-        join(value.count, of_mean, of_spread);
+        join<false>(value.count, of_mean, of_spread);
     }
-    template <int COUNT>
+    template <bool FINITE, int COUNT>
     __device__ void join(A counted, const A (&of_mean)[COUNT], const A (&of_spread)[COUNT]) {
         if (counted == A(0)) return;
         const A part = counted / (count + counted), factor = count * part;
@@ -376,7 +421,7 @@ template <typename A, int OUTPUTS> struct ThreadParts<Spread<A>, OUTPUTS> {
         for (int i = 0; i < COUNT; ++i) {
             const A away = (of_mean[i] - mean[i].high) - mean[i].low;
             spread[i].add(math::fma(away, away * factor, of_spread[i]));
-            mean[i].add(finite_or(away * part, of_mean[i]));
+            mean[i].add(FINITE ? away * part : finite_or(away * part, of_mean[i]));
         }
         count += counted;
     }
@@ -387,12 +432,30 @@ template <typename A, typename I, bool LARGEST, int OUTPUTS> struct ThreadParts<
     using M = Arg<A, I, LARGEST>;
     using P = typename M::P;
     P of[OUTPUTS];
+    I first = ~I(0);  // the first place of packs
 
     __device__ ThreadParts() {
 #pragma unroll
         for (int i = 0; i < OUTPUTS; ++i) of[i] = M::none();
     }
     template <class Terms> __device__ void add(const Terms& terms) { terms.join(of); }
+    // As if all were numbers, which takes half of the instructions. Their places ascend, as the indices of packs in a
+    // row do.
+    template <class Terms> __device__ void add_packs(const Terms& terms) {
+        if (first == ~I(0)) first = terms.of[0][0].at;
+        terms.join_numbers(of);
+    }
+    // Where no number is beyond the neutral element, the first is the extreme. Once there was a NaN, the value is NaN,
+    // but its place is unknown.
+    __device__ bool settle() {
+        bool numbers = true;
+#pragma unroll
+        for (int i = 0; i < OUTPUTS; ++i) {
+            numbers &= of[i].value == of[i].value;
+            if (of[i].at == ~I(0)) of[i].at = first;
+        }
+        return numbers;
+    }
     template <bool IN_ORDER, class Terms> __device__ void add_few(const Terms& terms, bool first) {
         if (!IN_ORDER) return add(terms);
 #pragma unroll

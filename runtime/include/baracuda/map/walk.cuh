@@ -6,6 +6,7 @@
 #pragma once
 
 #include <baracuda/map/few.cuh>
+#include <baracuda/map/prefetch.cuh>
 #include <baracuda/map/read.cuh>
 #include <baracuda/map/singles.cuh>
 
@@ -172,19 +173,28 @@ template <class Program, class Args> __device__ void store_cells(const Args& arg
     if (live[0] > 0) store_packs<Program, N>(args, run, live);
 }
 
-// Terms [from, from + GROUP) of a step; what is stored of their cells is written.
+// Terms [from, from + GROUP) of a step, of packs that were read; what is stored of their cells is written.
 template <class Program, int N, class Args, int GROUP, class Terms>
-__device__ void compute_terms(const Args& args, const RunOf<Args, N> (&run)[GROUP], const int (&live)[GROUP],
-                              Terms& terms, int from) {
+__device__ void compute_terms_of(Packs<typename Program::Terms, N, GROUP>& packs, const Args& args,
+                                 const RunOf<Args, N> (&run)[GROUP], const int (&live)[GROUP], Terms& terms, int from) {
     using Reduced = typename Program::template Reduced<ValueOf>;
-    Packs<typename Program::Terms, N, GROUP> packs;
-    compute_cells<N>(packs, args, run, live, [&](const auto& compute, const auto& lane) {
+    const auto use = [&](const auto& compute, const auto& lane) {
         Reduced term;
         compute(lane, term);
         const bool exists = is_live<LAYOUT>(lane.i, live[lane.k]);
         Reduced::each([&](auto& all, auto& one) { all.set(from + lane.k, lane.i, one, exists); }, terms, term);
-    });
+    };
+    packs.compute(args, Lanes<RunOf<Args, N>, Packs<typename Program::Terms, N, GROUP>, N, GROUP, decltype(use)>{
+                            run, packs, use});
     write_cells<N>(packs, args, run, live);
+}
+template <class Program, int N, class Args, int GROUP, class Terms>
+__device__ void compute_terms(const Args& args, const RunOf<Args, N> (&run)[GROUP], const int (&live)[GROUP],
+                              Terms& terms, int from) {
+    using Held = Packs<typename Program::Terms, N, GROUP>;
+    Held packs;
+    packs.reads(args, Reader<RunOf<Args, N>, Held, GROUP>{run, packs, live, args.vectorized});
+    compute_terms_of<Program, N>(packs, args, run, live, terms, from);
 }
 
 // The outputs of an owner's N cells, once their reductions are known.
@@ -200,9 +210,6 @@ __device__ void store_values(const Args& args, const RunOf<Args, N> (&run)[1], c
     write_cells<N>(packs, args, run, live);
 }
 
-template <int VALUE_> struct Int {
-    static constexpr int VALUE = VALUE_;
-};
 // Whether all that terms read at computed places is at named ones, in packs, and no term is stored.
 template <auto... READS, auto... WRITES, class... Placed>
 Int<sizeof...(WRITES) == 0 && sizeof...(Placed) != 0 && (true && ... && Placed::Places::NAME_PACKS)> named(
@@ -278,6 +285,81 @@ __device__ void add_terms(const Args& args, Parts& parts, Terms<I, Args::OPERAND
     Parts::each([&](auto& part, auto& term) { part.add(term); }, parts, terms);
 }
 
+// What is prefetched of terms: all arrays that lie in packs, if a block has room for them.
+template <class Program> struct Ahead {
+    static constexpr u64 find() {
+        if constexpr (LAYOUT != Layout::PACKED || Program::PLACED || Few::COUNT != 0) {
+            return 0;
+        } else {
+            constexpr int N = PACK_BYTES / sizeof(Element);
+            constexpr u64 ARRAYS = decltype(packed_of<N>(*static_cast<typename Program::Terms*>(nullptr)))::OPERANDS;
+            return Slots<rank<ARRAYS>(64), Schedule::PACKS, Schedule::THREADS>::BYTES <= MOST_PREFETCHED ? ARRAYS : 0;
+        }
+    }
+    static constexpr u64 ARRAYS = find();
+    using Buffers = Slots<rank<ARRAYS>(64), Schedule::PACKS, Schedule::THREADS>;
+    static constexpr int BYTES = ARRAYS == 0 ? 0 : Buffers::BYTES < LEAST_SHARED ? LEAST_SHARED : Buffers::BYTES;
+};
+
+// Steps whose units all exist, up to the end of a row of the summed axes: the packs of the next terms are on their way.
+// Returns the unit behind them.
+template <class Program, class Args, class Parts, class I, int N, bool ROWS, class S>
+__device__ I add_prefetched(const Args& args, Parts& parts, Terms<I, Args::OPERANDS, LAYOUT, N, ROWS>& places, I unit,
+                            int step, I end, S slots) {
+    constexpr int PACKS = terms_at_once<Program>(), GROUP = Schedule::PACKS;
+    constexpr u64 ARRAYS = Ahead<Program>::ARRAYS;
+    using R = RunOf<Args, N>;
+    using Body = typename Program::Terms;
+    if ((args.vectorized & ARRAYS) != ARRAYS) return unit;
+    const I turns = places.turns_in_row(unit, step, PACKS, end, args.inner, args.inner_stride);
+    if (turns == 0) return unit;
+    const I apart = I(step) * places.CELLS;
+    R now;
+    places.place(now, N, unit, args.inner, args.inner_stride);
+    const auto place = [&](R(&run)[GROUP], I away) {
+#pragma unroll
+        for (int k = 0; k < GROUP; ++k) {
+            run[k] = now;
+            run[k].advance(away + apart * k, args.inner_stride);
+        }
+    };
+    Packs<Body, N, GROUP> packs;
+    I groups = turns * (PACKS / GROUP);  // that are left
+    const auto prefetch = [&](int ahead) {
+        if (groups > I(ahead)) {
+            R run[GROUP];
+            place(run, apart * (GROUP * ahead));
+            Body::read_arrays(packs, args, Prefetch<ARRAYS, R, GROUP, S>{run, slots});
+        }
+        cp_async_commit_group();
+    };
+    prefetch(0);
+    slots.exchange();
+    prefetch(1);
+    slots.exchange();
+    while (groups > 0) {
+        typename Program::template Reduced<Step<PACKS, N>::template Terms> terms;
+#pragma unroll
+        for (int k = 0; k < PACKS; k += GROUP) {
+            R run[GROUP];
+            int live[GROUP];
+            place(run, 0);
+#pragma unroll
+            for (int i = 0; i < GROUP; ++i) live[i] = N;
+            cp_async_wait_group<1>();
+            Body::read_arrays(packs, args, PrefetchedReader<ARRAYS, R, GROUP, S>{run, live, slots, args.vectorized});
+            prefetch(2);
+            slots.exchange();
+            now.advance(apart * GROUP, args.inner_stride);
+            --groups;
+            compute_terms_of<Program, N>(packs, args, run, live, terms, k);
+            Parts::each([&](auto& term) { term.template pair_up<GROUP>(k); }, terms);
+        }
+        Parts::each([&](auto& part, auto& term) { part.add_packs(term); }, parts, terms);
+    }
+    return unit + turns * I(step) * PACKS;
+}
+
 // Block (x, y): group x of owners, split y of their terms. An owner is an output cell (ROWS) or a pack of them
 // (COLUMNS), and `slices` threads share its terms: a thread takes every slices-th pack of terms (ROWS) or term
 // (COLUMNS), PACKS at a time. The order of reduction depends on the problem's shape alone.
@@ -301,6 +383,16 @@ template <class Program, class Args> __device__ void reduce_terms(const Args& ar
             unit += step * AHEAD;
         while (unit < end && add_named<Program, false, 1>(args, parts, places, unit, units.step, end)) unit += step;
     }
+    constexpr int BYTES = Ahead<Program>::BYTES;
+    unsigned char* const scratch =
+        slice_scratch<OUTPUTS, typename Program::template Reduced<SizeOf>, Schedule::THREADS, BYTES>();
+    if constexpr (BYTES > 0) {
+        const typename Ahead<Program>::Buffers slots(scratch);
+        unit = add_prefetched<Program>(args, parts, places, unit, units.step, end, slots);
+        bool settled = true;
+        Parts::each([&](auto& part) { settled &= part.settle(); }, parts);
+        if (!settled) parts = Parts(), unit = units.begin;
+    }
     for (; unit < end; unit += index_t(units.step) * PACKS) {
         const index_t last = unit + index_t(units.step) * (PACKS - 1);
         if (!Program::PLACED && places.are_whole(unit, last, end, args.inner)) {
@@ -310,8 +402,6 @@ template <class Program, class Args> __device__ void reduce_terms(const Args& ar
         }
     }
     typename Program::template Reduced<Owned<OUTPUTS>::template Values> values;
-    unsigned char* const scratch =
-        slice_scratch<OUTPUTS, typename Program::template Reduced<SizeOf>, Schedule::THREADS>();
     Parts::each([&](auto& value, auto& part) { value.reduce_slices(part, share, scratch); }, values, parts);
     if (share.slice != 0 || !cells.live) return;
     if (args.cut.splits > 1) {
@@ -479,10 +569,7 @@ template <class Program> __device__ constexpr int blocks_of_columns(int operands
     if (operands >= MANY_OPERANDS) return LAYOUT == Layout::PACKED ? 2 : 1;
     const int widest = most_bytes<typename Program::template Reduced<SizeOf>>();
     const int sums = LAYOUT == Layout::PACKED ? 4 : 3, words = widest / int(sizeof(acc_of<Element>));
-    // Places that all lanes share leave registers for four blocks. In 2072 blocks, argmax of bf16 16384x14336 along the
-    // first axis takes 179 us of an H100 with four, 190 with three.
-    const bool fit = words < 2 || (words == 2 && LAYOUT == Layout::PACKED && SPLAT);
-    return fit ? sums : words == 2 ? sums - 1 : 2;
+    return words < 2 ? sums : words == 2 ? sums - 1 : 2;
 }
 template <class Program> __device__ constexpr int blocks_of_sums(int operands) {
     constexpr int READ = registers_read<typename Program::Terms, Schedule::PACKS>();

@@ -285,6 +285,16 @@ __device__ void add_terms(const Args& args, Parts& parts, Terms<I, Args::OPERAND
     Parts::each([&](auto& part, auto& term) { part.add(term); }, parts, terms);
 }
 
+template <class Program, class Args, class Parts, class Terms, class I>
+__device__ void add_step(const Args& args, Parts& parts, Terms& places, I unit, int step, I end) {
+    const I last = unit + I(step) * (terms_at_once<Program>() - 1);
+    if (!Program::PLACED && places.are_whole(unit, last, end, args.inner)) {
+        add_terms<Program, true>(args, parts, places, unit, step, end);
+    } else {
+        add_terms<Program, false>(args, parts, places, unit, step, end);
+    }
+}
+
 // What is prefetched of terms: all arrays that lie in packs, if a block has room for them.
 template <class Program> struct Ahead {
     static constexpr u64 find() {
@@ -302,14 +312,16 @@ template <class Program> struct Ahead {
 };
 
 // Steps whose units all exist, up to the end of a row of the summed axes: the packs of the next terms are on their way.
-// Returns the unit behind them.
+// Returns the unit behind them; the first one, if they must be added once more.
 template <class Program, class Args, class Parts, class I, int N, bool ROWS, class S>
-__device__ I add_prefetched(const Args& args, Parts& parts, Terms<I, Args::OPERANDS, LAYOUT, N, ROWS>& places, I unit,
-                            int step, I end, S slots) {
+__device__ I add_prefetched(const Args& args, Parts& parts, Terms<I, Args::OPERANDS, LAYOUT, N, ROWS>& places,
+                            const Units<I>& units, I end, S slots) {
     constexpr int PACKS = terms_at_once<Program>(), GROUP = Schedule::PACKS;
     constexpr u64 ARRAYS = Ahead<Program>::ARRAYS;
     using R = RunOf<Args, N>;
     using Body = typename Program::Terms;
+    const I unit = units.begin;
+    const int step = units.step;
     if ((args.vectorized & ARRAYS) != ARRAYS) return unit;
     const I turns = places.turns_in_row(unit, step, PACKS, end, args.inner, args.inner_stride);
     if (turns == 0) return unit;
@@ -357,7 +369,10 @@ __device__ I add_prefetched(const Args& args, Parts& parts, Terms<I, Args::OPERA
         }
         Parts::each([&](auto& part, auto& term) { part.add_packs(term); }, parts, terms);
     }
-    return unit + turns * I(step) * PACKS;
+    bool settled = true;
+    Parts::each([&](auto& part) { settled &= part.settle(); }, parts);
+    if (!settled) parts = Parts();
+    return settled ? unit + turns * I(step) * PACKS : unit;
 }
 
 // Block (x, y): group x of owners, split y of their terms. An owner is an output cell (ROWS) or a pack of them
@@ -383,24 +398,12 @@ template <class Program, class Args> __device__ void reduce_terms(const Args& ar
             unit += step * AHEAD;
         while (unit < end && add_named<Program, false, 1>(args, parts, places, unit, units.step, end)) unit += step;
     }
-    constexpr int BYTES = Ahead<Program>::BYTES;
     unsigned char* const scratch =
-        slice_scratch<OUTPUTS, typename Program::template Reduced<SizeOf>, Schedule::THREADS, BYTES>();
-    if constexpr (BYTES > 0) {
-        const typename Ahead<Program>::Buffers slots(scratch);
-        unit = add_prefetched<Program>(args, parts, places, unit, units.step, end, slots);
-        bool settled = true;
-        Parts::each([&](auto& part) { settled &= part.settle(); }, parts);
-        if (!settled) parts = Parts(), unit = units.begin;
-    }
-    for (; unit < end; unit += index_t(units.step) * PACKS) {
-        const index_t last = unit + index_t(units.step) * (PACKS - 1);
-        if (!Program::PLACED && places.are_whole(unit, last, end, args.inner)) {
-            add_terms<Program, true>(args, parts, places, unit, units.step, end);
-        } else {
-            add_terms<Program, false>(args, parts, places, unit, units.step, end);
-        }
-    }
+        slice_scratch<OUTPUTS, typename Program::template Reduced<SizeOf>, Schedule::THREADS, Ahead<Program>::BYTES>();
+    if constexpr (Ahead<Program>::BYTES > 0)
+        unit = add_prefetched<Program>(args, parts, places, units, end, typename Ahead<Program>::Buffers(scratch));
+    for (; unit < end; unit += index_t(units.step) * PACKS)
+        add_step<Program>(args, parts, places, unit, units.step, end);
     typename Program::template Reduced<Owned<OUTPUTS>::template Values> values;
     Parts::each([&](auto& value, auto& part) { value.reduce_slices(part, share, scratch); }, values, parts);
     if (share.slice != 0 || !cells.live) return;

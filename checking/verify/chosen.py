@@ -20,6 +20,7 @@ from ..problems.turns import with_turns
 from ..variables import OPS, PACKAGE, SAMPLE, SPECS
 from . import table
 from .accesses import SMALL
+from .checks import LARGE
 
 _DERIVED = 8  # problems in which features meet, among which one of whole packs is looked for
 HERE = Path(__file__).resolve().parents[2] / "specs"
@@ -54,6 +55,13 @@ def middling(sku: KernelSku) -> Problem:
     """The largest of the small problems of a SKU."""
     small = [p for p in problems_of(sku.op, sku.symbol) if p.size <= SMALL]
     return max(small, key=lambda p: p.size, default=smallest(sku))
+
+
+def long_reductions(sku: KernelSku) -> list[Problem]:
+    """Of a map that reduces terms, the largest problem that is quickly drawn, if it is larger than the small ones."""
+    long = [p for p in problems_of(sku.op, sku.symbol) if SMALL < p.size <= LARGE]
+    reduces = bool(getattr(subject_of(sku).plan, "SUMMED", ()))
+    return [max(long, key=size_of)] if long and reduces else []
 
 
 def large(subject: Subject) -> list[Problem]:

@@ -50,6 +50,13 @@ def check_ties(problem: Problem, memory: Memory) -> None:
         check_problem(problem, memory, style="highest", variant="nothing but the highest")
 
 
+def check_long_reduction(problem: Problem, memory: Memory) -> None:
+    """The same where a thread reduces many terms."""
+    if not problem.rows_apart:
+        _check_special_elements(problem, memory)
+    check_ties(problem, memory)
+
+
 def check_far_places(problem: Problem, memory: Memory) -> None:
     """Places that lie far from all that there are do not exist, whatever their lower 32 bits say."""
     if any(problem.may_be_far(name, kind) for name, kind in problem.stored_types().items()):

@@ -46,6 +46,7 @@ from .chosen import (
     beside_packs,
     few,
     large,
+    long_reductions,
     middling,
     most_unlike,
     narrowest,
@@ -201,6 +202,8 @@ def test_special_values(sku: KernelSku, memory: Memory) -> None:
     special_values.check_special_values(smallest(sku), memory)
     special_values.check_ties(middling(sku), memory)
     special_values.check_far_places(middling(sku), memory)
+    for problem in long_reductions(sku):
+        special_values.check_long_reduction(problem, memory)
 
 
 if _device() == "cuda":

@@ -58,10 +58,9 @@ def middling(sku: KernelSku) -> Problem:
 
 
 def long_reductions(sku: KernelSku) -> list[Problem]:
-    """Of a map that reduces terms, the largest problem that is quickly drawn, if it is larger than the small ones."""
-    long = [p for p in problems_of(sku.op, sku.symbol) if SMALL < p.size <= LARGE]
+    """Of a map that reduces terms, the problems that are not small, but quickly drawn."""
     reduces = bool(getattr(subject_of(sku).plan, "SUMMED", ()))
-    return [max(long, key=size_of)] if long and reduces else []
+    return [p for p in problems_of(sku.op, sku.symbol) if reduces and SMALL < p.size <= LARGE]
 
 
 def large(subject: Subject) -> list[Problem]:

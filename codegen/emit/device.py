@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from typing import Any
 
 from jinja2 import pass_context
 from jinja2.runtime import Context
@@ -202,12 +203,13 @@ def assignment(context: Context, part: Query | Tensor | Value) -> Code:
         case Value(expr=Read() as element):
             value = _element_of_row("element", element, context)
         case Value():
-            value = to_cuda(part.expr, _kinds(context))
+            value = to_cuda(part.expr, _kinds(context), result=_result(context["op"]))
     return Code(f"{part.local} = {value}")
 
 
 def _element_of_row(method: str, read: Read, context: Context) -> Code:
-    at, other = (to_cuda(x, _kinds(context)) for x in (*read.places, read.outside))
+    result = _result(context["op"])
+    at, other = (to_cuda(x, _kinds(context), result=result) for x in (*read.places, read.outside))
     return Code(f"row.template {method}<{read.tensor}_tensor>(args, {at}, {other})")
 
 
@@ -269,7 +271,7 @@ def stored_value(context: Context, store: CellStore | Store) -> Code:
         return Code(f"lane.raw(args.{store.copies}_)")
     stored = stored_type(store.tensor)
     is_rounded = isinstance(store.expr, Cast) and store.expr.to == stored  # as storing does
-    value = _text(store.expr.arg if isinstance(store.expr, Cast) and is_rounded else store.expr, context)
+    value = _text(store.expr.arg if isinstance(store.expr, Cast) and is_rounded else store.expr, context, stored)
     if store.tensor.kind == "float" and kind_of(store.expr, _kinds(context)) == "int":
         value = Code(f"acc_t({value})")  # a 16-bit float takes no ints
     return Code(f"static_cast<{stored}>({value})" if " " in stored else f"{stored}({value})")
@@ -421,10 +423,17 @@ def _term(expr: Expr, context: Context) -> str:
     return f"acc_t({text})" if kind_of(expr, _kinds(context)) == "int" else text
 
 
-def _text(expr: Expr, context: Context) -> Code:
-    """The text of an expression, with short whole numbers where kernels may have them."""
+def _text(expr: Expr, context: Context, stored: str = "") -> Code:
+    """The text of an expression, or of what is `stored` as a type, with short whole numbers where kernels may have them."""
     op: Op = context["op"]
-    return to_cuda(expr, _kinds(context), short=bool(op.bounds), divisors=op.divisors, column=op.column)
+    whole: dict[str, Any] = {"short": bool(op.bounds), "divisors": op.divisors, "column": op.column}
+    return to_cuda(expr, _kinds(context), **whole, result=stored or _result(op), stored=bool(stored))
+
+
+def _result(op: Op) -> str:
+    """The type of all outputs, or acc_t if they differ: functions are as accurate as it needs."""
+    types = {stored_type(t) for t in op.tensors if t.role != "in"}
+    return types.pop() if len(types) == 1 else "acc_t"
 
 
 def _kinds(context: Context) -> Kinds:

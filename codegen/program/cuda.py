@@ -9,7 +9,7 @@ from ..text import Code
 from .error import ProgramError
 from .kinds import Kinds, kind_of
 from .ops import OPS
-from .tree import Call, Cast, Const, Expr, Name, Query, Reduce, at_index
+from .tree import Call, Cast, Const, Expr, Name, Query, Reduce, at_index, walk
 
 # How tightly C++ binds; an operand that binds less tightly than its place asks for is put in parentheses.
 _BINDS = {"*": 13, "/": 13, "+": 12, "-": 12, "<": 10, "<=": 10, ">": 10, ">=": 10, "==": 9, "!=": 9}
@@ -21,21 +21,49 @@ _CAST = {"T": "T({})", "acc": "{}", "f16": "float(f16({}))", "bf16": "float(bf16
 _CAST |= {"f64": "double({})"}
 
 
+# What prints a function whose result is only multiplied before it is stored.
+_SCALING = {"erfc": "math::erfc_for<{result}>({})"}
+
+
 def to_cuda(
-    expr: Expr, kinds: Kinds, short: bool = False, divisors: Collection[str] = (), column: str = ""
+    expr: Expr,
+    kinds: Kinds,
+    short: bool = False,
+    divisors: Collection[str] = (),
+    column: str = "",
+    result: str = "T",
+    stored: bool = False,
 ) -> Code:
     """Print `expr` as CUDA in terms of the element type T and the accumulator's acc_t.
 
     A name has an underscore behind it, as `names.in_kernel` says. Numbers written out have 64 bits; where they are
     `short`, whole numbers have the type of what they are made of. Kernels divide by the fields `divisors` as arguments.
-    An element `e` says whether it is at a place along `column`.
+    An element `e` says whether it is at a place along `column`. What is made of functions ends up as a `result`; an
+    expression that is `stored` becomes one as it is.
     """
-    return Code(_Printer(kinds, short, divisors, column).text(expr, kind_of(expr, kinds)))
+    alone = _scaling(expr) if stored else None
+    return Code(_Printer(kinds, short, divisors, column, result, alone).text(expr, kind_of(expr, kinds)))
+
+
+def _scaling(expr: Expr) -> Expr | None:
+    """The only function of those in _SCALING, if its value is but multiplied: then its relative error is the result's."""
+    found = [part for part in walk(expr) if isinstance(part, Call) and part.op in _SCALING]
+    while len(found) == 1 and isinstance(expr, Call):
+        if expr == found[0]:
+            return expr
+        factors = [arg for arg in expr.args if found[0] in walk(arg)]
+        if expr.op not in ("mul", "neg") or not factors:
+            break
+        expr = factors[0]
+    return None
 
 
 class _Printer:
-    def __init__(self, kinds: Kinds, short: bool, divisors: Collection[str], column: str) -> None:
+    def __init__(
+        self, kinds: Kinds, short: bool, divisors: Collection[str], column: str, result: str, scaling: Expr | None
+    ) -> None:
         self.kinds, self.short, self.divisors, self.column = kinds, short, divisors, column
+        self.result, self.scaling = result, scaling
 
     def text(self, expr: Expr, want: str) -> str:
         return self._place(expr, want)[0]
@@ -88,7 +116,8 @@ class _Printer:
         if expr.op in ("floor_divide", "remainder") and (special := self._quotient(expr.op, *args)):
             return special, _PRIMARY
         if not row.symbol or row.cuda.startswith("math::"):
-            return row.cuda.format(*(self._place(a, inner)[0] for a in args)), _PRIMARY
+            form = _SCALING[expr.op] if expr == self.scaling else row.cuda
+            return form.format(*(self._place(a, inner)[0] for a in args), result=self.result), _PRIMARY
         if inner == "int" and row.symbol in _WRAPPING:
             operands = [self._place(a, inner)[0] for a in args]
             return f"math::{_WRAPPING[row.symbol]}({', '.join([self._const(0, inner), *operands][-2:])})", _PRIMARY

@@ -18,7 +18,7 @@ class Op:
 
     name: str
     arity: int
-    cuda: str  # a format of the operands' CUDA text
+    cuda: str  # a format of the operands' CUDA text, and of the type of the `result`
     numpy: Callable[..., Any]  # (xp, *operands)
     rounding: float = 0.0
     spread: Spread | None = None  # None: errors do not pass through
@@ -212,7 +212,7 @@ OPS: dict[str, Op] = {
         _function("sqrt", 0.5, lowest=0.0),
         replace(_function("safe_sqrt", 0.5, _safe_sqrt, lowest=0.0), cuda="math::sqrt({})"),
         _function("rsqrt", 2, lambda xp, a: 1 / xp.sqrt(a), lowest=0.0),
-        replace(_function("exp", 2), cuda="math::exp_for<T>({})"),
+        replace(_function("exp", 2), cuda="math::exp_for<{result}>({})"),
         _function("exp2", 2),
         _function("expm1", 1),
         _function("log", 1, lowest=0.0),

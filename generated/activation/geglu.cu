@@ -17,7 +17,8 @@ struct Program : MapProgram {
             lanes.each([&](const auto& lane) {
                 const acc_t gate_ = acc_t(lane.in(args.gate_));
                 const acc_t up_ = acc_t(lane.in(args.up_));
-                lane.store(args.y_, T(acc_t(0.5) * gate_ * math::erfc(-gate_ * acc_t(0.7071067811865476)) * up_));
+                lane.store(args.y_, T(acc_t(0.5) * gate_ * math::erfc_for<T>(-gate_ * acc_t(0.7071067811865476)) *
+                    up_));
             });
         }
     };
@@ -25,5 +26,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 36 26 2 0*2 17 1 templates/map_bodies.jinja:40 1 22 9 -54 0 14 62 1*2
+// @lines templates/map.cu.jinja:1 1 4 1*3 36 26 2 0*2 17 1 templates/map_bodies.jinja:40 1 22 9 -54 0 14 0 62 1*2
 // @lines templates/map.cu.jinja:100 1 5 1

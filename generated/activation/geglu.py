@@ -28,6 +28,7 @@ class GeGLUPlan(rt.MapPlan[GeGLUDescriptor]):
         rt.Argument("y", "out", "array", may_alias=("gate", "up"), doc="the result"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "batch_invariant")
+    NUMERICS = 2
     EXTENTS = (rt.Extent("input_shape", "gate"),)
 
     def run(self, *, gate: rt.Array, up: rt.Array, y: rt.Array, workspace: rt.Workspace = None,

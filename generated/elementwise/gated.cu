@@ -29,7 +29,7 @@ struct Program : MapProgram {
                     : gate_) * (gate_ <= acc_t(0.0) ? acc_t(0.0) : gate_) * up_));
                 if constexpr (KIND == Kind::silu) lane.store(args.y_, T(gate_ * math::sigmoid(gate_) * up_));
                 if constexpr (KIND == Kind::gelu) lane.store(args.y_,
-                    T(acc_t(0.5) * gate_ * math::erfc(-gate_ * acc_t(0.7071067811865476)) * up_));
+                    T(acc_t(0.5) * gate_ * math::erfc_for<T>(-gate_ * acc_t(0.7071067811865476)) * up_));
                 if constexpr (KIND == Kind::gelu_tanh) lane.store(args.y_,
                     T(acc_t(0.5) * gate_ * (acc_t(1) + math::tanh(acc_t(0.7978845608028654) * (gate_ + acc_t(0.044715) *
                     (gate_ * gate_ * gate_)))) * up_));

@@ -61,7 +61,7 @@ struct Program : MapProgram {
                 if constexpr (KIND == Kind::trunc) lane.store(args.y_, T(math::trunc(x_)));
                 if constexpr (KIND == Kind::frac) lane.store(args.y_, T(x_ - math::trunc(x_)));
                 if constexpr (KIND == Kind::erf) lane.store(args.y_, T(math::erf(x_)));
-                if constexpr (KIND == Kind::erfc) lane.store(args.y_, T(math::erfc(x_)));
+                if constexpr (KIND == Kind::erfc) lane.store(args.y_, T(math::erfc_for<T>(x_)));
                 if constexpr (KIND == Kind::degrees) lane.store(args.y_, T(x_ * acc_t(57.29577951308232)));
                 if constexpr (KIND == Kind::radians) lane.store(args.y_, T(x_ * acc_t(0.017453292519943295)));
                 if constexpr (KIND == Kind::sigmoid) lane.store(args.y_, T(math::sigmoid(x_)));
@@ -78,7 +78,7 @@ struct Program : MapProgram {
                     : x_) * (x_ <= acc_t(0.0) ? acc_t(0.0) : x_)));
                 if constexpr (KIND == Kind::silu) lane.store(args.y_, T(x_ * math::sigmoid(x_)));
                 if constexpr (KIND == Kind::gelu) lane.store(args.y_,
-                    T(acc_t(0.5) * x_ * math::erfc(-x_ * acc_t(0.7071067811865476))));
+                    T(acc_t(0.5) * x_ * math::erfc_for<T>(-x_ * acc_t(0.7071067811865476))));
                 if constexpr (KIND == Kind::gelu_tanh) lane.store(args.y_,
                     T(acc_t(0.5) * x_ * (acc_t(1) + math::tanh(acc_t(0.7978845608028654) * (x_ + acc_t(0.044715) * (x_ *
                     x_ * x_))))));

@@ -38,6 +38,7 @@ class UnaryPlan(rt.MapPlan[UnaryDescriptor]):
         rt.Argument("y", "out", "array", may_alias=("x",), doc="the result"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "batch_invariant")
+    NUMERICS = 2
     EXTENTS = (rt.Extent("input_shape", "x"),)
 
     def run(self, *, x: rt.Array, y: rt.Array, workspace: rt.Workspace = None, stream: rt.Stream = None) -> None:

@@ -83,7 +83,7 @@ struct Program : MapProgram {
                 const acc_t top_max_of_part_ = reduced.top_max_of_part_;
                 const acc_t lse_sum_of_part_part_ = top_max_of_part_ - top_max_of_part_ == acc_t(0.0)
                     ? top_max_of_part_ : acc_t(0.0);
-                term.lse_sum_of_part_ = math::exp_for<T>(logits_ - lse_sum_of_part_part_);
+                term.lse_sum_of_part_ = math::exp_for<acc_of<T>>(logits_ - lse_sum_of_part_part_);
             });
         }
     };
@@ -193,7 +193,7 @@ struct Program : MapProgram {
                 const acc_t top_max_of_part_held_ = acc_t(lane.in(args.top_max_of_part_held_));
                 const acc_t lse_sum_of_part_held_ = acc_t(lane.in(args.lse_sum_of_part_held_));
                 const acc_t top_held_ = acc_t(lane.in(args.top_held_));
-                term.lse_sum_ = lse_sum_of_part_held_ * math::exp_for<T>(top_max_of_part_held_ - top_held_);
+                term.lse_sum_ = lse_sum_of_part_held_ * math::exp_for<acc_of<T>>(top_max_of_part_held_ - top_held_);
             });
         }
     };

@@ -43,6 +43,7 @@ class LinearCrossEntropyPlan(rt.MatmulPlan[LinearCrossEntropyDescriptor]):
         rt.Argument("lse", "out", "array", dtypes=("acc",), doc="logarithm of the sum of each token's exponentials"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "batch_invariant")
+    NUMERICS = 2
     EXTENTS = (rt.Extent("tokens", "x", axis=0), rt.Extent("features", "x", axis=1), rt.Extent("classes", "w", axis=0))
     AXES = rt.table(x=(("token",), ("depth",)), w=(("col",), ("depth",)), target=(("token",),), loss=(("token",),),
                     lse=(("token",),), col_index_held=(("col",),), top_max_of_part_held=(("token",), ("col_part",)),

@@ -70,7 +70,7 @@ struct Program : MapProgram {
                 }
                 if constexpr (KIND == Kind::bce_with_logits) {
                     const acc_t of_kind_ = math::maximum(x_,
-                        acc_t(0.0)) + math::log1p(math::exp_for<T>(-math::abs(x_))) - target_ * x_;
+                        acc_t(0.0)) + math::log1p(math::exp_for<y_type<T>>(-math::abs(x_))) - target_ * x_;
                     term.y_sum_ = of_kind_;
                 }
                 if constexpr (KIND == Kind::kl_div) {
@@ -83,7 +83,7 @@ struct Program : MapProgram {
                 if constexpr (KIND == Kind::soft_margin) {
                     const acc_t softplus_x_ = -target_ * x_;
                     const acc_t of_kind_ = math::maximum(softplus_x_,
-                        acc_t(0.0)) + math::log1p(math::exp_for<T>(-math::abs(softplus_x_)));
+                        acc_t(0.0)) + math::log1p(math::exp_for<y_type<T>>(-math::abs(softplus_x_)));
                     term.y_sum_ = of_kind_;
                 }
                 if constexpr (KIND == Kind::hinge) {
@@ -92,7 +92,7 @@ struct Program : MapProgram {
                     term.y_sum_ = of_kind_;
                 }
                 if constexpr (KIND == Kind::poisson) {
-                    const acc_t of_kind_ = math::exp_for<T>(x_) - target_ * x_;
+                    const acc_t of_kind_ = math::exp_for<y_type<T>>(x_) - target_ * x_;
                     term.y_sum_ = of_kind_;
                 }
             });

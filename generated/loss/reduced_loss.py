@@ -39,7 +39,7 @@ class ReducedLossPlan(rt.MapPlan[ReducedLossDescriptor]):
         rt.Argument("y", "out", "array", dtypes=("acc", "T"), doc="the result"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware")
-    NUMERICS = 2
+    NUMERICS = 3
     EXTENTS = (rt.Extent("input_shape", "x"),)
     AXES = rt.table(y=(("kept",),))
     SUMMED = ("cell",)

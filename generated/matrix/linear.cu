@@ -46,7 +46,8 @@ struct Program : MapProgram {
                 if constexpr (KIND == Kind::gelu) {
                     const acc_t gelu_x_sum_ = reduced.y_sum_;
                     const acc_t gelu_x_ = gelu_x_sum_ + bias_;
-                    lane.store(args.y_, T(acc_t(0.5) * gelu_x_ * math::erfc(-gelu_x_ * acc_t(0.7071067811865476))));
+                    lane.store(args.y_, T(acc_t(0.5) * gelu_x_ * math::erfc_for<T>(-gelu_x_ *
+                        acc_t(0.7071067811865476))));
                 }
                 if constexpr (KIND == Kind::gelu_tanh) {
                     const acc_t gelu_tanh_x_sum_ = reduced.y_sum_;
@@ -68,5 +69,5 @@ struct Program : MapProgram {
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
 // @lines templates/map.cu.jinja:1 1 4 1*3 21 3*2 1 2*2 0*4 4 15 2*4 1 2*2 0*3 12 5 1 templates/map_bodies.jinja:40 1 22
-// @lines 9 -54 62 4 -52 58 -10 4 -57 5 58 -10 4 -57 5 58 -10 4 -57 5 0*2 58 -10 4 -57 5 58 4 1*2
+// @lines 9 -54 62 4 -52 58 -10 4 -57 5 58 -10 4 -57 5 0 58 -10 4 -57 5 0*2 58 -10 4 -57 5 58 4 1*2
 // @lines templates/map.cu.jinja:100 1 5 1

@@ -34,6 +34,7 @@ class LinearPlan(rt.MatmulPlan[LinearDescriptor]):
         rt.Argument("y", "out", "array", doc="the result"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "batch_invariant")
+    NUMERICS = 2
     EXTENTS = (rt.Extent("tokens", "x", axis=0), rt.Extent("in_features", "x", axis=1),
                rt.Extent("out_features", "w", axis=0))
     AXES = rt.table(x=(("token",), ("depth",)), w=(("col",), ("depth",)), bias=(("col",),), y=(("token",), ("col",)))

@@ -401,6 +401,27 @@ def test_the_order_of_operations_is_the_authors(text: str, cuda: str) -> None:
     assert to_cuda(parse_expression(text, SCOPE), KINDS) == re.sub(r"\b[abcfijn]\b", r"\g<0>_", cuda)
 
 
+@pytest.mark.parametrize(
+    ("text", "scales"),
+    [
+        ("erfc(a)", True),
+        ("0.5 * a * erfc(-a) * b", True),
+        ("-(a * -erfc(a + 1))", True),
+        ("1 - erfc(a)", False),
+        ("a * (erfc(a) + b)", False),
+        ("erfc(a) * erfc(b)", False),
+        ("exp(erfc(a))", False),
+        ("where(f, erfc(a), b)", False),
+        ("a * erfc(erfc(b))", False),
+    ],
+)
+def test_a_function_keeps_what_its_result_does(text: str, scales: bool) -> None:
+    """Where its value is only multiplied before it is stored, the result's rounding hides its last bits."""
+    expr = parse_expression(text, SCOPE)
+    assert ("erfc_for<T>" in to_cuda(expr, KINDS, stored=True)) == scales
+    assert "erfc_for" not in to_cuda(expr, KINDS)
+
+
 def test_grouping_is_seen_in_the_value() -> None:
     """(a + b) + c and a + (b + c) are two programs with two results, in both readings."""
     trees = [parse_expression(text, SCOPE) for text in ("(a + b) + c", "a + (b + c)")]

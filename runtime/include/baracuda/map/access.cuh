@@ -86,9 +86,9 @@ __device__ PackWords<T, N> read_words(const T* data, const R& run, int operand, 
 
 // Of PACKED and FLAT runs.
 template <typename T, class I, int N, int PACKS, int OPERANDS, Layout LAYOUT>
-__device__ void read_packs(Pack<T, N> (&pack)[PACKS], const T* data, const Run<I, OPERANDS, LAYOUT, N> (&run)[PACKS],
-                           int operand, bool vectorized, const int (&live)[PACKS]) {
-    PackWords<T, N> words[PACKS];
+__device__ void read_packs(PackWords<T, N> (&words)[PACKS], const T* data,
+                           const Run<I, OPERANDS, LAYOUT, N> (&run)[PACKS], int operand, bool vectorized,
+                           const int (&live)[PACKS]) {
     if (vectorized && all_live<LAYOUT, N>(live)) {
 #pragma unroll
         for (int k = 0; k < PACKS; ++k) words[k].load(run[k].at(data, operand, 0));
@@ -96,8 +96,6 @@ __device__ void read_packs(Pack<T, N> (&pack)[PACKS], const T* data, const Run<I
 #pragma unroll
         for (int k = 0; k < PACKS; ++k) words[k] = read_words<T, N, LAYOUT>(data, run[k], operand, vectorized, live[k]);
     }
-#pragma unroll
-    for (int k = 0; k < PACKS; ++k) pack[k] = words[k].pack();
 }
 
 // The first live[k] cells of each run, zeros for the rest, from a tensor of any alignment. Bit `operand` of
@@ -119,7 +117,10 @@ __device__ void read(Pack<T, N> (&pack)[PACKS], const T* data, const Run<I, OPER
 #pragma unroll
         for (int k = 0; k < PACKS; ++k) pack[k] = read_lanes<T, N>(data, run[k], operand, live[k]);
     } else {
-        read_packs(pack, data, run, operand, vectorized >> operand & 1, live);
+        PackWords<T, N> words[PACKS];
+        read_packs(words, data, run, operand, vectorized >> operand & 1, live);
+#pragma unroll
+        for (int k = 0; k < PACKS; ++k) pack[k] = words[k].pack();
     }
 }
 

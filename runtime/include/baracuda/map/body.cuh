@@ -108,11 +108,16 @@ template <typename V, typename T, int NUMBER, class PLACES, int N, int PACKS>
 struct PacksIn<PlacedValue<V, T, NUMBER, PLACES>, N, PACKS> {
     PlacedPack<V, T, N, PLACES::SWAPPED&(N - 1)> pack[PACKS];
 };
+// The same until all are read, in one way or another: of lanes, a choice between them takes more registers.
+template <class A, int N, int PACKS> struct WordsIn {
+    PackWords<typename Mutable<typename A::element_t>::type, N> words[PACKS];
+};
 template <class A, int N, int PACKS> struct PacksOut {
     Pack<typename A::element_t, N> pack[PACKS];
 };
 template <class A, int N, int PACKS> __device__ auto& packs_in(PacksIn<A, N, PACKS>& of) { return of.pack; }
 template <class A, int N, int PACKS> __device__ auto& packs_in(const PacksIn<A, N, PACKS>& of) { return of.pack; }
+template <class A, int N, int PACKS> __device__ auto& packs_in(WordsIn<A, N, PACKS>& of) { return of.words; }
 template <class A, int N, int PACKS> __device__ auto& packs_out(PacksOut<A, N, PACKS>& of) { return of.pack; }
 template <class A, int N, int PACKS> __device__ auto& packs_out(const PacksOut<A, N, PACKS>& of) { return of.pack; }
 template <auto MEMBER> using ArrayOf = typename MemberType<decltype(MEMBER)>::type;
@@ -132,14 +137,23 @@ template <class P> struct PackLane {
 template <class Reads, class Writes, class... Places> struct Body;
 template <auto... READS, auto... WRITES, class... Places>
 struct Body<Reads<READS...>, Writes<WRITES...>, Places...> {
+    // Whether what it reads at computed places lies in packs, as a rule: at the cell's own place but for some bits, and
+    // at places in pieces.
+    static constexpr bool IN_PACKS =
+        (false || ... || Places::Places::OF_CELL) && (true && ... && Places::Places::IN_PACKS);
     template <int N, int PACKS>
     struct Held : PacksIn<ArrayOf<READS>, N, PACKS>...,
                   PacksIn<Places, N, PACKS>...,
                   PacksOut<ArrayOf<WRITES>, N, PACKS>... {};
 
+    template <int N, int PACKS> struct Words : WordsIn<ArrayOf<READS>, N, PACKS>... {};
+
     template <class P, class Args, class Read> __device__ static void read_arrays(P& packs, const Args& args,
                                                                                   const Read& f) {
         (read<READS>(packs, args, f), ...);
+    }
+    template <class P, int N, int PACKS> __device__ static void take_words(P& packs, Words<N, PACKS>& words) {
+        (take<READS>(packs, words), ...);
     }
     template <class P, class Args, class Write>
     __device__ static void write_arrays(const P& packs, const Args& args, const Write& f) {
@@ -149,6 +163,11 @@ struct Body<Reads<READS...>, Writes<WRITES...>, Places...> {
     template <class P, class Args, class Read> __device__ static void places(P&, const Args&, const Read&) {}
 
 private:
+    template <auto MEMBER, class P, int N, int PACKS> __device__ static void take(P& packs, Words<N, PACKS>& words) {
+        using A = ArrayOf<MEMBER>;
+#pragma unroll
+        for (int k = 0; A::PRESENT && k < PACKS; ++k) packs_in<A>(packs)[k] = packs_in<A>(words)[k].pack();
+    }
     template <auto MEMBER, class P, class Args, class F>
     __device__ static void read(P& packs, const Args& args, const F& f) {
         using A = ArrayOf<MEMBER>;
@@ -167,6 +186,7 @@ template <class Of, int N, int PACKS> struct Packs : Of::template Held<N, PACKS>
         Of::read_arrays(*this, args, read);
         Of::places(*this, args, read);
     }
+    __device__ void take(typename Of::template Words<N, PACKS>& words) { Of::take_words(*this, words); }
     // Reads a tensor at the places that `place_of` computes of a lane.
     template <class V, class Read, class A, class Axes, typename Outside, class F>
     __device__ void place(const Read& read, V, const A& array, const Axes& axes, Outside outside, const F& place_of) {

@@ -114,18 +114,19 @@ __device__ bool read_even(PlacedPack<V, T, N>& to, const Placed<T, AXES>& from, 
     return true;
 }
 
-// The same of an aligned pack that is in the array, or nothing.
+// The same of an aligned pack that is in the array, or nothing, as if it is not `wanted`. It has no branches, behind
+// which loads would wait for each other.
 template <typename P, typename V, int N, int SWAPPED, typename T, class R, int AXES>
-__device__ bool read_pack(PlacedPack<V, T, N, SWAPPED>& to, const Placed<T, AXES>& from, const R& run,
-                          const P (&first)[AXES], const P (&last)[AXES]) {
+__device__ bool load_pack(PlacedPack<V, T, N, SWAPPED>& to, const Placed<T, AXES>& from, const R& run,
+                          const P (&first)[AXES], const P (&last)[AXES], bool wanted) {
     using I = typename R::type;
     const I begin = from.axes.template offset<I>(first), end = from.axes.template offset<I>(last);
     const auto across = run.last_stride_of(from.operand) * (N - 1) + offset_of(I(end - begin));
     const T* const start = run.at(from.data, from.operand, 0, begin);
-    if (across != N - 1 || reinterpret_cast<u64>(start) % alignof(Pack<T, N>) != 0) return false;
-    if (!from.axes.contain(first) || !from.axes.contain(last)) return false;
-    to.load_if(start, true);
-    return true;
+    const bool is_pack = (across == N - 1) & (reinterpret_cast<u64>(start) % alignof(Pack<T, N>) == 0);
+    const bool loads = wanted & is_pack & from.axes.contain(first) & from.axes.contain(last);
+    to.load_if(start, loads);
+    return loads;
 }
 
 // How places change from cell to cell, and what reads all of a run at once where it can. `place_of(place, i)` computes
@@ -137,6 +138,7 @@ template <typename PLACE, int... OPERANDS> struct Even {
     static constexpr int SWAPPED = 0;
     // Whether there are some, and each has one element for all cells of a pack: then its places are mostly one pack's.
     static constexpr bool NAME_PACKS = sizeof...(OPERANDS) > 0 && (true && ... && is_splat(OPERANDS));
+    static constexpr bool IN_PACKS = false, OF_CELL = false;
     template <class R> __device__ static bool hold([[maybe_unused]] const R& run) {
         return (true && ... && (R::ONE_PLACE && SPLAT ? is_splat(OPERANDS) : run.last_stride[OPERANDS] == 0));
     }
@@ -155,14 +157,21 @@ template <typename PLACE, int... OPERANDS> struct Even {
 template <typename PLACE, unsigned SAME, int... OPERANDS> struct EvenPieces {
     using place_t = PLACE;
     static constexpr int SWAPPED = 0;
-    static constexpr bool NAME_PACKS = false;
+    static constexpr bool NAME_PACKS = false, IN_PACKS = true, OF_CELL = false;
     template <typename V, int N, typename T, class R, int AXES, class F>
     __device__ static bool read(PlacedPack<V, T, N>& to, const Placed<T, AXES>& from, const R& run, const F& place_of) {
         PLACE first[AXES], last[AXES];
         if (!Even<PLACE, OPERANDS...>::hold(run)) return false;
         const int piece = place_of(first, 0);
         if (from.axes.template miss<SAME>(first)) return true;
-        return R::ONE_PLACE && place_of(last, N - 1) == piece && read_pack(to, from, run, first, last);
+        return R::ONE_PLACE && load_pack(to, from, run, first, last, place_of(last, N - 1) == piece);
+    }
+    template <typename V, int N, typename T, class R, int AXES, class F>
+    __device__ static bool read_pack(PlacedPack<V, T, N>& to, const Placed<T, AXES>& from, const R& run,
+                                     const F& place_of) {
+        PLACE first[AXES], last[AXES];
+        const bool in_piece = place_of(first, 0) == place_of(last, N - 1);
+        return load_pack(to, from, run, first, last, in_piece & Even<PLACE, OPERANDS...>::hold(run));
     }
 };
 
@@ -170,18 +179,21 @@ template <typename PLACE, unsigned SAME, int... OPERANDS> struct EvenPieces {
 template <typename PLACE, int INDEX, int MASK> struct Swapped {
     using place_t = PLACE;
     static constexpr int SWAPPED = MASK;
-    static constexpr bool NAME_PACKS = false;
+    static constexpr bool NAME_PACKS = false, IN_PACKS = true, OF_CELL = true;
     template <typename V, int N, int IN_PACK, typename T, class R, class F>
     __device__ static bool read(PlacedPack<V, T, N, IN_PACK>& to, const Placed<T, 1>& from, const R& run,
                                 const F& place_of) {
-        if (!R::ONE_PLACE || !run.template counts<N>(INDEX)) {
-            if constexpr (MASK == 0) return Even<PLACE>::read(to, from, run, place_of);
-            return false;
-        }
+        if (R::ONE_PLACE && run.template counts<N>(INDEX)) return read_pack(to, from, run, place_of);
+        if constexpr (MASK == 0) return Even<PLACE>::read(to, from, run, place_of);
+        return false;
+    }
+    template <typename V, int N, int IN_PACK, typename T, class R, class F>
+    __device__ static bool read_pack(PlacedPack<V, T, N, IN_PACK>& to, const Placed<T, 1>& from, const R& run,
+                                     const F& place_of) {
         PLACE first[1];
         place_of(first, 0);
         first[0] -= IN_PACK;
-        return read_pack(to, from, run, first, {first[0] + PLACE(N - 1)});
+        return load_pack(to, from, run, first, {first[0] + PLACE(N - 1)}, run.template counts<N>(INDEX));
     }
 };
 

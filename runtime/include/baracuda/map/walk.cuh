@@ -103,6 +103,22 @@ template <class R, class Held, int PACKS> struct Reader {
     }
 };
 
+// Reads what lies in aligned packs, each all at once; `all` is false behind it if something does not.
+template <class R, class Held> struct PackReader {
+    const R (&run)[1];
+    Held& held;
+    bool& all;
+    template <class Places, class P, class A, int AXES, typename V, class F>
+    __device__ void at(P (&packs)[1], const A& array, const PlacedAxes<AXES>& axes, V outside,
+                       const F& place_of) const {
+        const Placed<typename Mutable<typename A::element_t>::type, AXES> from{array.data, axes, A::OPERAND};
+        packs[0].clear(outside);
+        all &= Places::read_pack(packs[0], from, run[0], [&](auto& place, int i) {
+            return place_of(place, Lane<R, Held>{{held, 0, i}, run[0]});
+        });
+    }
+};
+
 // The same of packs at named places: first whether they are such, then they are read.
 template <class R, class Held, int N, int PACKS, bool READS> struct NamedReader {
     const R (&run)[PACKS];
@@ -136,11 +152,22 @@ __device__ void write_cells(const Packs& packs, const Args& args, const RunOf<Ar
     });
 }
 
-// Values of cells, each stored once, or along the axes of copies.
+// Arrays as bits of their operands: those that a body reads and writes, but for what the compiler knows to be one
+// element a pack.
+template <class A> __device__ constexpr u64 bit_of() {
+    return A::PRESENT && !is_splat(A::OPERAND) ? 1ull << A::OPERAND : 0;
+}
+template <u64 READ_, u64 WRITTEN_> struct Moved {
+    static constexpr u64 READ = READ_, WRITTEN = WRITTEN_;
+};
+template <auto... READS, auto... WRITES, class... Places>
+Moved<(0 | ... | bit_of<ArrayOf<READS>>()), (0 | ... | bit_of<ArrayOf<WRITES>>())> moved_by(
+    const Body<Reads<READS...>, Writes<WRITES...>, Places...>&);
+
+// Stores the values of cells, each once, or along the axes of copies.
 template <class Program, int N, class Args, int PACKS>
-__device__ void store_packs(const Args& args, const RunOf<Args, N> (&run)[PACKS], const int (&live)[PACKS]) {
-    Packs<typename Program::Cells, N, PACKS> packs;
-    compute_cells<N>(packs, args, run, live, [](const auto& compute, const auto& lane) { compute(lane); });
+__device__ void store_packs(const Packs<typename Program::Cells, N, PACKS>& packs, const Args& args,
+                            const RunOf<Args, N> (&run)[PACKS], const int (&live)[PACKS]) {
     constexpr bool COPIES = WALK == Walk::COPIES;
     const index_t end = COPIES ? end_of_split<index_t>(args.cut) : 1;
 #pragma unroll 1
@@ -153,6 +180,58 @@ __device__ void store_packs(const Args& args, const RunOf<Args, N> (&run)[PACKS]
     }
 }
 
+// Calls the program for a lane.
+struct ForLane {
+    template <class Compute, class Lane> __device__ void operator()(const Compute& compute, const Lane& lane) const {
+        compute(lane);
+    }
+};
+
+// A pack of cells that all exist. Mostly all arrays lie in packs: then nothing is asked of each of them, and along one
+// axis no offset is computed.
+template <class Program, int N, class Args> __device__ void store_pack(const Args& args, index_t first) {
+    using Cells = typename Program::Cells;
+    using Of = decltype(moved_by(*static_cast<Cells*>(nullptr)));
+    const bool whole = (u64(args.vectorized) & Of::READ) == Of::READ;
+    const int live[1] = {N};
+    RunOf<Args, N> run[1];
+    run[0].first = first;
+    if (whole && int(args.outer.axes) == 1) {
+        run[0].reset(args.outer_stride);
+#pragma unroll
+        for (int o = 0; o < Args::OPERANDS; ++o) {
+            const bool counts = o < 64 && (Of::READ | Of::WRITTEN) >> o & 1;
+            run[0].place[0][o] = counts ? first : first * run[0].last_stride[o];
+        }
+    } else {
+        run[0].find(first, index_t(1), N, args.outer, args.outer_stride);
+    }
+    typename Cells::template Words<N, 1> words;
+    const auto read_all = [&](long long vectorized) {
+        Cells::read_arrays(words, args, [&](auto& of, const auto* data, int operand) {
+            read_packs(of, data, run, operand, vectorized >> operand & 1, live);
+        });
+    };
+    if (whole) read_all(Of::READ);
+    else read_all(args.vectorized & Of::READ);
+    Packs<Cells, N, 1> packs;
+    packs.take(words);
+    if constexpr (Program::PLACED) {
+        bool all = true;
+        Cells::places(packs, args, PackReader<RunOf<Args, N>, Packs<Cells, N, 1>>{run, packs, all});
+        if (!all)
+            Cells::places(packs, args,
+                          Reader<RunOf<Args, N>, Packs<Cells, N, 1>, 1>{run, packs, live, args.vectorized});
+    }
+    packs.compute(args, Lanes<RunOf<Args, N>, Packs<Cells, N, 1>, N, 1, ForLane>{run, packs, ForLane()});
+    store_packs<Program, N>(packs, args, run, live);
+}
+
+// Whether all that a program reads lies in packs, as a rule.
+template <class Program> __device__ constexpr bool takes_packs() {
+    return !Program::PLACED || Program::Cells::IN_PACKS;
+}
+
 // Without reductions: a block's cells are contiguous, and neighbouring threads take neighbouring packs. A thread has
 // one pack, or PACKS single cells if the layout is strided.
 template <class Program, class Args> __device__ void store_cells(const Args& args) {
@@ -161,16 +240,25 @@ template <class Program, class Args> __device__ void store_cells(const Args& arg
     constexpr int CELLS = Schedule::THREADS * PACKS * N;
     using R = RunOf<Args, N>;
     const index_t from = index_t(blockIdx.x) * CELLS;
-    const Finder<index_t, CELLS, N, Args::OPERANDS, R::ROWS> finder(from, args.outer, args.outer_stride);
-    R run[PACKS];
-    int live[PACKS];
+    if constexpr (LAYOUT == Layout::PACKED && takes_packs<Program>()) {
+        const index_t first = from + index_t(threadIdx.x) * N;
+        if (first < index_t(args.outer.count)) store_pack<Program, N>(args, first);
+    } else {
+        const Finder<index_t, CELLS, N, Args::OPERANDS, R::ROWS> finder(from, args.outer, args.outer_stride);
+        R run[PACKS];
+        int live[PACKS];
 #pragma unroll
-    for (int k = 0; k < PACKS; ++k) {
-        run[k].first = from + index_t((k * Schedule::THREADS + threadIdx.x) * N);
-        live[k] = live_of<N>(run[k].first, args.outer.count);
-        finder.find(run[k], live[k] ? run[k].first : from, live[k], args.outer, args.outer_stride);
+        for (int k = 0; k < PACKS; ++k) {
+            run[k].first = from + index_t((k * Schedule::THREADS + threadIdx.x) * N);
+            live[k] = live_of<N>(run[k].first, args.outer.count);
+            finder.find(run[k], live[k] ? run[k].first : from, live[k], args.outer, args.outer_stride);
+        }
+        Packs<typename Program::Cells, N, PACKS> packs;
+        if (live[0] > 0) {
+            compute_cells<N>(packs, args, run, live, ForLane());
+            store_packs<Program, N>(packs, args, run, live);
+        }
     }
-    if (live[0] > 0) store_packs<Program, N>(args, run, live);
 }
 
 // Terms [from, from + GROUP) of a step, of packs that were read; what is stored of their cells is written.

@@ -424,7 +424,7 @@ def _term(expr: Expr, context: Context) -> str:
 
 
 def _text(expr: Expr, context: Context, stored: str = "") -> Code:
-    """The text of an expression, or of what is `stored` as a type, with short whole numbers where kernels may have them."""
+    """The text of an expression, or of what is `stored` as a type; whole numbers are short where they may be."""
     op: Op = context["op"]
     whole: dict[str, Any] = {"short": bool(op.bounds), "divisors": op.divisors, "column": op.column}
     return to_cuda(expr, _kinds(context), **whole, result=stored or _result(op), stored=bool(stored))

@@ -46,7 +46,7 @@ def to_cuda(
 
 
 def _scaling(expr: Expr) -> Expr | None:
-    """The only function of those in _SCALING, if its value is but multiplied: the result has its relative error."""
+    """The only function of _SCALING in `expr`, if that only multiplies it: the result has its relative error."""
     found = [part for part in walk(expr) if isinstance(part, Call) and part.op in _SCALING]
     while len(found) == 1 and isinstance(expr, Call):
         if expr == found[0]:

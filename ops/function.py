@@ -48,10 +48,13 @@ class Function(Caller):
 
     def __init__(self, plan: type[rt.Plan[Any]]) -> None:
         super().__init__(Signature(plan), tuple(plan.ARGUMENTS))
-        self.__signature__ = self.signature.python
         run = inspect.getdoc(plan.run)  # type: ignore[attr-defined]
         self.__doc__ = f"{inspect.getdoc(plan)}\n\n{inspect.getdoc(Function)}\n\nIts plan's `run`: {run}"
         self._prepared: dict[Any, _Prepared] = {}
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return self.signature.python
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Function, (self.signature.plan,)

@@ -18,7 +18,7 @@ class KernelSource:
     """One entry point of a generated source, with everything that determines its machine code but the architecture."""
 
     path: str  # of the generated file, relative to its package; compilers name it in their messages
-    text: str
+    text: str  # as the file has it; compilers get it through `with_line_directives`
     symbol: str  # the `extern "C" __global__` entry point
     defines: tuple[str, ...] = ()  # "NAME=value", in a fixed order
     contraction: bool = False  # may a * b + c become one fma?

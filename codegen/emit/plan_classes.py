@@ -7,7 +7,7 @@ have the members that the generated module would declare; formulas are evaluated
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import baracuda.runtime as rt
 
@@ -17,7 +17,6 @@ from .declared import Declared, annotation, declared_of
 from .output import PACKAGE
 
 Rows = tuple[rt.Registered, ...]
-_MISSING = object()
 MAX_EVALUATED = 14_000_000  # characters of expressions, by one plan class: about a second; attention takes 12 million
 
 
@@ -60,53 +59,19 @@ class _Evaluator:
         return meaning(text)(values)
 
 
-class _Fields(rt.Descriptor):
-    """What a dataclass with these fields would do, without compiling code from their names."""
-
-    _defaults: ClassVar[dict[str, Any]]
-
-    @classmethod
-    def _make(cls) -> None:
-        """Nothing: what a dataclass has is here."""
-
-    def __init__(self, **keywords: Any) -> None:
-        values = {**self._defaults, **keywords}
-        if unknown := [name for name in values if name not in self._defaults]:
-            raise TypeError(f"{type(self).__name__} has no field {unknown[0]!r}")
-        if missing := [name for name, value in values.items() if value is _MISSING]:
-            raise TypeError(f"{type(self).__name__} needs {', '.join(missing)}")
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-        self.__post_init__()
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"cannot assign to field {name!r}")
-
-    def _values(self) -> tuple[Any, ...]:
-        return tuple([getattr(self, name) for name in self._defaults])
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and self._values() == other._values()
-
-    def __hash__(self) -> int:
-        return hash(self._values())
-
-    def __repr__(self) -> str:
-        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self._defaults)
-        return f"{type(self).__name__}({fields})"
-
-
 def _descriptor(op: Op, declared: Declared, module: str) -> type[Any]:
     own = {
-        "__module__": module,
+        "__module__": __name__,  # one that is imported, as dataclasses need it
         "__annotations__": {str(f.name): str(annotation(f)) for f in op.fields},
-        "_defaults": {str(f.name): _default(f) for f in op.fields} | {"element": _MISSING},
         "_evaluate": staticmethod(_Evaluator(op.plan)),
     }
-    return type(str(op.descriptor), (_Fields, declared.family.descriptor), {**declared.descriptor, **own})
+    fields = {str(f.name): rt.field(str(f.doc), **_default(f)) for f in op.fields}
+    made = type(str(op.descriptor), (declared.family.descriptor,), {**declared.descriptor, **own, **fields})
+    made.__module__ = module
+    return made
 
 
-def _default(field: DescriptorField) -> Any:
+def _default(field: DescriptorField) -> dict[str, Any]:
     if field.same_as:
-        return rt.same_as(field.same_as)
-    return _MISSING if field.default is None else field.default
+        return {"default": rt.same_as(field.same_as)}
+    return {} if field.default is None else {"default": field.default}

@@ -25,6 +25,7 @@ from .cubin_store import cubin_store
 from .forks import unforked
 from .headers import INCLUDE, header_digest, header_digests
 from .kernel_key import kernel_key
+from .line_map import with_line_directives
 from .message import compiler_message
 from .options import options_of
 from .packed import why_not_packed
@@ -166,7 +167,7 @@ def cubin_key(source: KernelSource, arch: str, *, include: Path = INCLUDE) -> by
 
     facts = f"{_SCHEMA}\0{build}\0{source.symbol}\0".encode() + header_digest(source.text, include)
     key: bytes = make_program_cache_key(
-        code=source.text,
+        code=with_line_directives(source.text),
         code_type="c++",
         options=program_options(source, arch, include=None),
         target_type="cubin",
@@ -234,7 +235,8 @@ def assemble(source: KernelSource, arch: str, *, include: Path = INCLUDE) -> Ass
     start = time.perf_counter()
     try:
         with unforked():
-            program = Program(source.text, "c++", options=program_options(source, arch, include=include))
+            options = program_options(source, arch, include=include)
+            program = Program(with_line_directives(source.text), "c++", options=options)
             image = bytes(program.compile("cubin", logs=report).code)
     except Exception as error:  # cuda.core does not export the class it raises; its text is the whole log
         raise CompileError(compiler_message(str(error), source, arch, include)) from None
@@ -255,7 +257,8 @@ def compile_ptx(source: KernelSource, arch: str, *, include: Path = INCLUDE) -> 
 
     flags = program_options(source, arch.replace("sm_", "compute_"), include=include).as_bytes("nvrtc", "cubin")
     with unforked():
-        _, program = nvrtc.nvrtcCreateProgram(source.text.encode(), source.path.encode(), 0, [], [])
+        given = with_line_directives(source.text).encode()
+        _, program = nvrtc.nvrtcCreateProgram(given, source.path.encode(), 0, [], [])
         (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), flags)
         done = status == nvrtc.nvrtcResult.NVRTC_SUCCESS
         _, size = nvrtc.nvrtcGetPTXSize(program) if done else nvrtc.nvrtcGetProgramLogSize(program)

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 INCLUDE = Path(__file__).parent.parent / "include"
-_INCLUDE = re.compile(r'#[ \t]*include[ \t]*(?:<([^>\n]+)>|"([^"\n]+)")')  # found by its first character
-
+_INCLUDE = re.compile(rb'#[ \t]*include[ \t]*(?:<([^>\n]+)>|"([^"\n]+)")')  # found by its first character
 
 _TICK = 100_000_000  # ns; file systems' clocks are coarser than the processor's
 
@@ -43,7 +42,7 @@ def header_digests(text: str, include: Path) -> list[tuple[str, bytes]]:
     """
     root = os.fspath(include)
     digests: dict[str, bytes] = {}
-    waiting = list(_includes(text, ""))
+    waiting = list(_includes_of(text))
     while waiting:
         name = waiting.pop()
         if name in digests or (header := _header(root, name)) is None:
@@ -54,13 +53,17 @@ def header_digests(text: str, include: Path) -> list[tuple[str, bytes]]:
 
 
 @lru_cache(maxsize=1024)
-def _includes(text: str, folder: str) -> tuple[str, ...]:
+def _includes_of(text: str) -> tuple[str, ...]:
+    return _includes(text.encode(errors="replace"), "")
+
+
+def _includes(data: bytes, folder: str) -> tuple[str, ...]:
     """Names below the include folder that the #include lines of a file in `folder` may mean."""
     names = []
-    for found in _INCLUDE.finditer(text):
-        if text[text.rfind("\n", 0, found.start()) + 1 : found.start()].strip(" \t"):
+    for found in _INCLUDE.finditer(data):
+        if data[data.rfind(b"\n", 0, found.start()) + 1 : found.start()].strip(b" \t"):
             continue  # something is in front of it
-        angled, quoted = found.groups()
+        angled, quoted = (name.decode(errors="replace") for name in found.groups(b""))
         names.append(_normal(angled or quoted))
         if quoted and folder:
             names.append(_normal(f"{folder}/{quoted}"))
@@ -72,20 +75,23 @@ def _normal(path: str) -> str:
 
 
 def _header(root: str, name: str) -> _Header | None:
+    path = f"{root}/{name}"
     try:
-        status = os.stat(f"{root}/{name}")
-        # The time of the last change, unlike that of the last modification, cannot be set.
-        stamp = (status.st_ctime_ns, status.st_mtime_ns, status.st_size, status.st_ino)
         header = _read.get((root, name))
-        if header is None or header.stamp != stamp:
-            with open(f"{root}/{name}", "rb", buffering=0) as file:
-                data = file.read()
-            digest = hashlib.sha256(data, usedforsecurity=False).digest()
-            text = data.decode(errors="replace")
-            header = _Header(stamp, digest, _includes(text, posixpath.dirname(name)))
-            if time.time_ns() - status.st_ctime_ns < _TICK:  # another change now might leave the same stamp
-                return header
-            _read[root, name] = header
-        return header
+        if header is not None and header.stamp == _stamp(os.stat(path)):
+            return header
+        with open(path, "rb", buffering=0) as file:
+            status = os.fstat(file.fileno())
+            data = file.read()
     except OSError:
         return None
+    digest = hashlib.sha256(data, usedforsecurity=False).digest()
+    header = _Header(_stamp(status), digest, _includes(data, posixpath.dirname(name)))
+    if time.time_ns() - status.st_ctime_ns >= _TICK:  # else another change now might leave the same stamp
+        _read[root, name] = header
+    return header
+
+
+def _stamp(status: os.stat_result) -> tuple[int, int, int, int]:
+    """What tells a changed file; the time of the last change, unlike that of the last modification, cannot be set."""
+    return status.st_ctime_ns, status.st_mtime_ns, status.st_size, status.st_ino

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterable
+from functools import lru_cache
 from itertools import groupby
 from typing import NamedTuple
 from urllib.parse import quote
@@ -42,6 +43,7 @@ def line_map(places: Iterable[Place]) -> str:
     return "".join(f"// @lines {line}\n" for line in lines)
 
 
+@lru_cache(maxsize=64)
 def with_line_directives(text: str) -> str:
     """A generated file as a compiler is to see it: with `#line` directives, without the comment.
 

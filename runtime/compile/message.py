@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..device import KernelSource
+from .line_map import with_line_directives
 
 _SHOWN = 3
 _AROUND = 2  # source lines on each side of the first error
@@ -66,7 +67,7 @@ def _excerpt(source: KernelSource, include: Path, file: str, line: int, message:
 def _places(source: KernelSource) -> Iterator[tuple[str, int, str]]:
     """The compiler's name for each line of `source`, and the line; without the directives."""
     file, number = source.path, 0
-    for content in source.text.removesuffix("\n").split("\n"):
+    for content in with_line_directives(source.text).removesuffix("\n").split("\n"):
         if directive := _LINE_DIRECTIVE.match(content):
             file, number = directive[2] or file, int(directive[1]) - 1
         else:

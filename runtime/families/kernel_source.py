@@ -46,4 +46,4 @@ def kernel_source(
             raise InvalidProblem(f"{sku}: {short_repr(define)} is no macro of names, numbers and types")
     only = sku.arch if sku.arch.endswith("a") else ""
     policy = file.contraction, file.flush_subnormals
-    return KernelSource(file.path, file.text, symbol, tuple(defines), *policy, shared, only)
+    return KernelSource(file.path, file.raw, symbol, tuple(defines), *policy, shared, only)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ..compile.headers import header_digest
+from ..compile.line_map import with_line_directives
 from ..compile.message import compiler_message
 from ..device import KernelSource
 from ..errors import CompileError
@@ -115,7 +116,7 @@ class Builder:
         extra += coverage_flags(self.toolchain) if coverage else ()
         flags = (*KERNEL_FLAGS, *CONTRACTION_FLAGS[source.contraction], *extra)
         headers = header_digest(source.text, DEVICE_HEADERS), _texts(HOST_HEADERS)
-        text = source.path, source.text, source.symbol, source.defines, _EXPORT, gpu_text
+        text = source.path, with_line_directives(source.text), source.symbol, source.defines, _EXPORT, gpu_text
         name = digest(_SCHEMA, text, flags, headers, self.toolchain.identity) + ".so"
         label = f"{source.symbol!r} of {source.path!r}"
         cache, rest = (BuildCache(coverage), _counting(coverage, name)) if coverage else (self.cache, _LIBRARIES)
@@ -138,7 +139,7 @@ class Builder:
     ) -> None:
         self._compiled.append(source.symbol)
         export = _EXPORT.format(path=source.path, symbol=source.symbol)
-        text = f'#line 1 "{source.path}"\n{source.text}{export}'
+        text = f'#line 1 "{source.path}"\n{with_line_directives(source.text)}{export}'
         defines = [f"-D{define}" for define in source.defines]
         link = ["-shared", *last, "-o", str(target)]
         start = time.perf_counter()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import Field, FrozenInstanceError, dataclass, fields
+from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, fields
 from dataclasses import field as _field
 from typing import Any, ClassVar, NamedTuple, Self, dataclass_transform
 
@@ -49,6 +49,19 @@ class _Fields:
     __slots__ = ()
 
 
+class _FieldSignature:
+    """What `inspect.signature` says of a descriptor class: its fields, as keywords."""
+
+    def __get__(self, instance: object, owner: type[Descriptor]) -> object:
+        from inspect import Parameter, Signature
+
+        absent, parameters = {MISSING: Parameter.empty}, list[Parameter]()
+        for name, declared in getattr(owner, "__dataclass_fields__", {}).items():
+            default = absent.get(declared.default, declared.default)
+            parameters.append(Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=declared.type))
+        return Signature(parameters)
+
+
 class Descriptor(_Fields):
     """Base of the generated descriptors: frozen dataclasses that convert their fields to canonical types.
 
@@ -81,9 +94,22 @@ class Descriptor(_Fields):
         docs.append(f"element: type of the elements, one of {', '.join(cls._elements)}")
         cls.__annotations__["element"] = "rt.ElementKind | str"
         cls.__doc__ = "\n".join([f"What {cls._plan} works on. Keyword arguments:\n", *docs])
-        dataclass(kw_only=True, eq=False, repr=False)(cls)
+        dataclass(init=False, eq=False, repr=False, match_args=False)(cls)
 
     # As frozen data classes have them, but written once: making those of a class takes a millisecond.
+    __signature__ = _FieldSignature()
+
+    def __init__(self, **values: Any) -> None:
+        given, missing = vars(self), []
+        for name, declared in self.__dataclass_fields__.items():
+            if (value := values.pop(name, declared.default)) is MISSING:
+                missing.append(name)
+            given[name] = value
+        if values or missing:
+            what, names = ("got unexpected", [*values]) if values else ("missing required", missing)
+            raise TypeError(f"{type(self).__name__}() {what} keyword arguments: {', '.join(map(repr, names))}")
+        self._convert()
+
     def __setattr__(self, name: str, value: object) -> None:
         if name in vars(self) or name not in self.__dataclass_fields__:
             raise FrozenInstanceError(f"cannot assign to field {name!r}")
@@ -101,7 +127,8 @@ class Descriptor(_Fields):
     def __repr__(self) -> str:
         return f"{type(self).__qualname__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
-    def __post_init__(self) -> None:
+    def _convert(self) -> None:
+        """Give each field its canonical type."""
         for name in self._types:
             if type(other := getattr(self, name)) is _SameAs:
                 object.__setattr__(self, name, getattr(self, other.field))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -52,7 +53,31 @@ class Registered:
     first: bool = False  # whether it comes before kernels that are made for the device's own architecture
 
 
-def by_element(elements: Sequence[str], texts: Iterable[str]) -> list[tuple[str, str]]:
+class KernelRows(Iterable[Registered]):
+    """The rows of a plan, made when they are asked for: a process's first call needs those of one element type.
+
+    `make` gives the rows of some element types, in the order of preference.
+    """
+
+    def __init__(self, plan: Any, make: Callable[[Collection[str]], Iterator[Registered]]) -> None:
+        self.op = plan.OP
+        self._elements, self._make = plan.DESCRIPTOR._elements, make
+        self._made: dict[str, tuple[Registered, ...]] = {}
+
+    def of(self, element: str) -> tuple[Registered, ...]:
+        """The rows of one element type; none, if the plan lacks it."""
+        tag = next((of for of in self._elements if of == element), None)
+        if tag is None:
+            return ()
+        if tag not in self._made:
+            self._made[tag] = tuple(self._make((tag,)))
+        return self._made[tag]
+
+    def __iter__(self) -> Iterator[Registered]:
+        return self._make(self._elements)
+
+
+def by_element(elements: Collection[str], texts: Iterable[str]) -> list[tuple[str, str]]:
     """Each schedule with each of its element types: "t256.packs2" is one of all, "t256.packs2 f16 bf16" of these."""
     split = [text.split(" ") for text in texts]
     return [(tag, text) for text, *tags in split for tag in elements if tag in tags or not tags]
@@ -65,24 +90,51 @@ class KernelRegistry:
     """Every imported kernel, in order of registration, which is the order of preference."""
 
     def __init__(self) -> None:
-        self._rows: dict[KernelSku, Registered] = {}
-        self._index: tuple[object, int, dict[str, list[Registered]]] = self._rows, 0, {}  # by op, of so many rows
+        self._table: dict[KernelSku, Registered] = {}
+        self._by_op: dict[str, list[Registered]] = {}  # the same
+        self._waiting: dict[str, KernelRows] = {}  # by op, behind the table: rows that nobody has asked for
+        self._lock = threading.RLock()
 
     def register(self, rows: Iterable[Registered]) -> None:
-        """Add rows. A row may be registered twice (modules may be reloaded), but no other row of the same SKU."""
-        for row in rows:
-            if self._rows.setdefault(row.sku, row) != row:
-                sources = f"{self._rows[row.sku].source} and {row.source}"
-                raise InvalidProblem(f"{row.sku} is registered twice, by {sources}; rename one op or its category")
+        """Add rows. A row may be registered twice (modules may be reloaded), but no other row of the same SKU.
+
+        Those of an op that has none yet are made when they are needed.
+        """
+        with self._lock:
+            if isinstance(rows, KernelRows) and rows.op not in self._by_op and rows.op not in self._waiting:
+                self._waiting[rows.op] = rows
+                return
+            table = self._rows
+            for row in rows:
+                self._add(table, row)
+
+    @property
+    def _rows(self) -> dict[KernelSku, Registered]:
+        """The table, with every row in it."""
+        with self._lock:
+            waiting, self._waiting = self._waiting, {}
+            for rows in waiting.values():
+                for row in rows:
+                    self._add(self._table, row)
+            return self._table
+
+    def _add(self, table: dict[KernelSku, Registered], row: Registered) -> None:
+        if (there := table.get(row.sku)) is None:
+            table[row.sku] = row
+            self._by_op.setdefault(row.sku.op, []).append(row)
+        elif there != row:
+            sources = f"{there.source} and {row.source}"
+            raise InvalidProblem(f"{row.sku} is registered twice, by {sources}; rename one op or its category")
 
     @contextmanager
     def apart(self) -> Iterator[None]:
         """Use an empty table in the meantime; what is registered in it is dropped at the end."""
-        before, self._rows = self._rows, {}
+        before = self._table, self._by_op, self._waiting
+        self._table, self._by_op, self._waiting = {}, {}, {}
         try:
             yield
         finally:
-            self._rows = before
+            self._table, self._by_op, self._waiting = before
 
     def lookup(self, sku: KernelSku | str) -> Registered:
         """The row of `sku` (or of the SKU that prints so); raises Unsupported if there is none."""
@@ -117,21 +169,19 @@ class KernelRegistry:
         """
         return tuple(
             row
-            for row in self._of(op)
+            for row in self._of(op, element)
             if (element is None or row.sku.element == element)
             and (arch is None or row.sku.fits(arch) is None)
             and (package is None or row.source.package == package)
         )
 
-    def _of(self, op: str) -> Iterable[Registered]:
-        """The rows of an op, by an index that is made anew when there are other rows."""
-        rows, count, by_op = self._index
-        if rows is not self._rows or count != len(self._rows):
-            by_op, table = {}, tuple(self)
-            for row in table:
-                by_op.setdefault(row.sku.op, []).append(row)
-            self._index = self._rows, len(table), by_op
-        return by_op.get(op, ())
+    def _of(self, op: str, element: str | None) -> Sequence[Registered]:
+        """The rows of an op; with an element type at least those of it."""
+        with self._lock:
+            if element is not None and (rows := self._waiting.get(op)) is not None:
+                return rows.of(element)
+            _ = self._rows
+            return self._by_op.get(op, ())
 
     def __iter__(self) -> Iterator[Registered]:
         return iter(tuple(self._rows.values()))

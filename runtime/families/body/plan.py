@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import product
 from typing import Any, ClassVar, Self, TypeVar
@@ -14,7 +14,7 @@ from ...errors import Unsupported
 from ...observe import log
 from ...plans.descriptor import Descriptor
 from ...plans.plan import Launch, Plan
-from ...plans.registry import Registered
+from ...plans.registry import KernelRows, Registered
 from ...plans.schedule import Schedule
 from ...plans.sku import VECTOR_BYTES, KernelSku
 from ...values import as_shape
@@ -201,14 +201,18 @@ def body_kernels(
     contraction: bool = False,
     flush_subnormals: bool = False,
     inline: str | None = None,
-) -> Iterator[Registered]:
+) -> KernelRows:
     """A row of the kernel table for each element type of each of the plan's schedules, in their order.
 
     `inline` is the text of the kernels, where there is no file of it.
     """
     source = plan.source_file(inline, contraction, flush_subnormals)
-    for row, tag in [(schedule, tag) for schedule in plan.SCHEDULES for tag in schedule.elements]:
-        element = ElementKind(tag)
-        guarantee = plan.promised_of(element, row.math)
-        sku = plan.sku_of(element, row.arch, guarantee, Schedule.parse(row.schedule), row.layout)
-        yield Registered(sku, source, row.first)
+
+    def make(elements: Collection[str]) -> Iterator[Registered]:
+        for row, tag in [(of, tag) for of in plan.SCHEDULES for tag in of.elements if tag in elements]:
+            element = ElementKind(tag)
+            guarantee = plan.promised_of(element, row.math)
+            sku = plan.sku_of(element, row.arch, guarantee, Schedule.parse(row.schedule), row.layout)
+            yield Registered(sku, source, row.first)
+
+    return KernelRows(plan, make)

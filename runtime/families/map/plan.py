@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import combinations, product
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -14,7 +14,7 @@ from ...arrays.element import ElementKind
 from ...arrays.tensor import TensorView, same_view
 from ...device import KernelSource, WatchedArray
 from ...plans.plan import Launch
-from ...plans.registry import Registered, by_element
+from ...plans.registry import KernelRows, Registered, by_element
 from ...plans.schedule import Schedule
 from ...plans.sku import VECTOR_BYTES
 from ..kernel_source import kernel_source
@@ -360,12 +360,16 @@ def map_kernels(
     contraction: bool = False,
     flush_subnormals: bool = False,
     inline: str | None = None,
-) -> Iterator[Registered]:
+) -> KernelRows:
     """A row of the kernel table for each element and its schedule; see `by_element`.
 
     Precision follows from the element. `inline` is the text of the kernels, where there is no file of it.
     """
     source = plan.source_file(inline, contraction, flush_subnormals)
-    for tag, text in by_element(plan.DESCRIPTOR._elements, schedules):
-        element, schedule = ElementKind(tag), Schedule.parse(text)
-        yield Registered(plan.sku_of(element, arch, plan.promised_of(element), schedule), source)
+
+    def make(elements: Collection[str]) -> Iterator[Registered]:
+        for tag, text in by_element(elements, schedules):
+            element, schedule = ElementKind(tag), Schedule.parse(text)
+            yield Registered(plan.sku_of(element, arch, plan.promised_of(element), schedule), source)
+
+    return KernelRows(plan, make)

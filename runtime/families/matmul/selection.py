@@ -14,7 +14,7 @@ from ...arrays.workspace import rounded
 from ...device import Device
 from ...devices.named import default_device
 from ...plans.preference import PlanPreference
-from ...plans.registry import Registered
+from ...plans.registry import KernelRows, Registered
 from ...plans.schedule import Schedule
 from ...plans.sku import SPLIT, VECTOR_BYTES, KernelSku
 from ..map.geometry import IndexSpace, MapDescriptor
@@ -373,7 +373,7 @@ def matmul_kernels(
     contraction: bool = False,
     flush_subnormals: bool = False,
     inline: str | None = None,
-) -> Iterator[Registered]:
+) -> KernelRows:
     """A row of the kernel table for each of the family's schedules and each of the op's element types.
 
     Of several passes there is one for each architecture, and one that rounds, whose products choose among the schedules
@@ -381,9 +381,14 @@ def matmul_kernels(
     `inline` is the text of the kernels, where there is no file of it.
     """
     source = plan.source_file(inline, contraction, flush_subnormals)
-    for arch, tags, text in OF_PASSES if plan.PASSES else (*plan.schedules(), *plan._in_parts()):
-        for element in map(ElementKind, sorted(plan.DESCRIPTOR._elements, key=_ORDER.index)):
-            if math := plan.math_among(tags, element, arch):
-                sku = plan.sku_of(element, arch, plan.promised_of(element, math), Schedule.parse(text))
-                lacking: dict[str, Any] = dict.fromkeys(sku.asked.get("waives", ()), False)
-                yield Registered(replace(sku, precision_guarantee=replace(sku.precision_guarantee, **lacking)), source)
+
+    def make(elements: Collection[str]) -> Iterator[Registered]:
+        for arch, tags, text in OF_PASSES if plan.PASSES else (*plan.schedules(), *plan._in_parts()):
+            for element in map(ElementKind, sorted(elements, key=_ORDER.index)):
+                if math := plan.math_among(tags, element, arch):
+                    sku = plan.sku_of(element, arch, plan.promised_of(element, math), Schedule.parse(text))
+                    lacking: dict[str, Any] = dict.fromkeys(sku.asked.get("waives", ()), False)
+                    promised = replace(sku.precision_guarantee, **lacking)
+                    yield Registered(replace(sku, precision_guarantee=promised), source)
+
+    return KernelRows(plan, make)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import product
@@ -18,7 +18,7 @@ from ...devices.named import default_device
 from ...errors import InvalidProblem
 from ...plans.plan import Launch, Plan
 from ...plans.preference import PlanPreference
-from ...plans.registry import Registered, by_element
+from ...plans.registry import KernelRows, Registered, by_element
 from ...plans.sku import VECTOR_BYTES, KernelSku, Tile
 from ...plans.tuned import Facts
 from .geometry import (
@@ -315,18 +315,23 @@ def row_kernels(
     contraction: bool = False,
     flush_subnormals: bool = False,
     inline: str | None = None,
-) -> Iterator[Registered]:
+) -> KernelRows:
     """A row of the kernel table for each element type and tile, narrowest tile first, wide ones last.
 
     `tiles` are those of a name in TILES, or as `by_element` has them. Math precision and accumulator follow from the
     element: they are derived, never typed in. `inline` is the text of the kernels, where there is no file of it.
     """
     source = plan.source_file(inline, contraction, flush_subnormals)
-    elements, texts = plan.DESCRIPTOR._elements, TILES[tiles] if isinstance(tiles, str) else tiles
-    for tag in elements:
-        element, everywhere = ElementKind(tag), plan.promised_of(ElementKind(tag))
-        # Elsewhere another tile takes the rows of one that needs an architecture, and adds in another order.
-        here = replace(everywhere, bit_stable_across_arch=False)
-        for _, text in by_element((tag,), texts):
-            tile = Tile.parse(text)
-            yield Registered(plan.sku_of(element, tile.arch or arch, here if tile.arch else everywhere, tile), source)
+    texts = TILES[tiles] if isinstance(tiles, str) else tiles
+
+    def make(elements: Collection[str]) -> Iterator[Registered]:
+        for tag in elements:
+            element, everywhere = ElementKind(tag), plan.promised_of(ElementKind(tag))
+            # Elsewhere another tile takes the rows of one that needs an architecture, and adds in another order.
+            here = replace(everywhere, bit_stable_across_arch=False)
+            for _, text in by_element((tag,), texts):
+                tile = Tile.parse(text)
+                promised = here if tile.arch else everywhere
+                yield Registered(plan.sku_of(element, tile.arch or arch, promised, tile), source)
+
+    return KernelRows(plan, make)

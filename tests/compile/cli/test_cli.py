@@ -94,10 +94,11 @@ def specs(tmp_path: Path) -> Path:
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Forget afterwards what was imported from a package of this test's."""
     plans_of("baracuda.generated")
-    monkeypatch.setattr(REGISTRY, "_rows", dict(REGISTRY._rows))
     monkeypatch.setattr(sys, "path", [*sys.path])
-    before = set(sys.modules)
-    yield
+    before, table = set(sys.modules), list(REGISTRY)
+    with REGISTRY.apart():
+        REGISTRY.register(table)
+        yield
     for name in set(sys.modules) - before:
         if name.partition(".")[0] == "mine":
             del sys.modules[name]

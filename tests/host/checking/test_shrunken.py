@@ -59,8 +59,7 @@ def _complaint(symbol: str, pattern: str, replacement: str) -> str:
         plan: Any = problem.plan
         text, edits = re.subn(pattern, replacement, with_headers(plan._row.source.text, plan._row.source.path))
         assert edits, f"{pattern!r} is no longer in the text; write it anew"
-        source = replace(plan._row.source)
-        source.__dict__["text"] = text
+        source = replace(plan._row.source, inline=text)
         problem.plan = type(plan)(plan.descriptor, replace(plan._row, source=source), plan.layouts)
         try:
             checks.check_shrunken(problem, HostMemory())

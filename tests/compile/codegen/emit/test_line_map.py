@@ -256,7 +256,7 @@ def test_errors_name_the_templates_line_and_show_the_generated_one(tmp_path: Pat
     assert headline.startswith("'generated/normalization/rms_norm.cu' does not compile for")
     assert re.match(rf"{re.escape(place)}: .*\blost\b", first)
     assert heading == "in generated/normalization/rms_norm.cu:"
-    number = [content for _, content in seen(source.text)].index(generated) + 1
+    number = [content for _, content in seen(with_line_directives(source.text))].index(generated) + 1
     assert f">{number:5} | {generated}"[:110] in excerpt
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +16,7 @@ import baracuda.generated
 import baracuda.runtime as rt
 from baracuda.generated import RMSNormBackwardDescriptor, RMSNormBackwardPlan, RMSNormDescriptor, RMSNormPlan
 from baracuda.runtime.devices.architecture import Architecture
-from baracuda.runtime.plans.registry import REGISTRY, KernelRegistry
+from baracuda.runtime.plans.registry import REGISTRY, KernelRegistry, KernelRows
 from baracuda.runtime.plans.sku import VECTOR_BYTES
 
 baracuda.generated.import_all()
@@ -154,6 +156,56 @@ def test_lookup_names_the_plan_to_import(sku: str, plan: str) -> None:
         registry.lookup(sku)
     with pytest.raises(rt.Unsupported, match=r"no imported plan is of op '\w+/strange', and baracuda"):
         registry.lookup(sku.replace(sku.split("/")[1], "strange"))
+
+
+def _lazy_rows(made: list[str], contraction: bool = False) -> KernelRows:
+    """Those of RMSNorm, which say in `made` of which element types they were asked for."""
+    rows = list(rt.row_kernels(RMSNormPlan, contraction=contraction))
+
+    def make(elements: Collection[str]) -> Iterator[rt.Registered]:
+        made.extend(elements)
+        return (row for row in rows if row.sku.element in elements)
+
+    return KernelRows(RMSNormPlan, make)
+
+
+def test_rows_are_made_when_they_are_asked_for() -> None:
+    """Those of one element type for a selection, all for whoever reads the table, which has them in order."""
+    registry, made = KernelRegistry(), list[str]()
+    registry.register(_lazy_rows(made))
+    assert registry.candidates("softmax", "f32") == () and made == ["f32", "f16", "bf16", "f64"]
+    registry, made = KernelRegistry(), list[str]()
+    registry.register(_lazy_rows(made))
+    chosen = [registry.candidates("rms_norm", "f16") for _ in range(2)]
+    assert chosen[0] == chosen[1] == REGISTRY.candidates("rms_norm", "f16") and made == ["f16"]
+    assert registry.candidates("rms_norm", "f8") == () and made == ["f16"]
+    assert list(registry) == [row for row in REGISTRY if row.sku.op == "rms_norm"]
+    assert made == ["f16", "f32", "f16", "bf16", "f64"] and len(registry) == len(list(registry))
+
+
+def test_another_package_with_the_same_op_is_refused_at_once() -> None:
+    registry, made = KernelRegistry(), list[str]()
+    registry.register(_lazy_rows(made))
+    with pytest.raises(rt.InvalidProblem, match="registered twice"):
+        registry.register(_lazy_rows(made, contraction=True))
+    registry.register(_lazy_rows(made))
+
+
+def test_a_registry_apart_leaves_the_table_alone() -> None:
+    registry, made = KernelRegistry(), list[str]()
+    registry.register(_lazy_rows(made))
+    with registry.apart():
+        assert len(registry) == 0
+    assert made == [] and registry.candidates("rms_norm", "f64") and made == ["f64"]
+
+
+def test_a_descriptor_names_fields_that_are_missing_or_unknown() -> None:
+    with pytest.raises(TypeError, match=r"RMSNormDescriptor\(\) missing required keyword arguments: 'eps', 'element'$"):
+        RMSNormDescriptor(input_shape=(6, 64), norm_axes_mask=2, has_gamma=True)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"RMSNormDescriptor\(\) got unexpected keyword arguments: 'epsilon'$"):
+        _forward(epsilon=1e-6)
+    given = str(inspect.signature(RMSNormDescriptor))
+    assert given.startswith("(*, input_shape: 'tuple[int, ...]', norm_axes_mask: 'int', eps: 'float'")
 
 
 def test_another_kernel_of_the_same_sku_is_refused() -> None:

@@ -79,10 +79,9 @@ def _problems(symbol: str, pattern: str, replacement: str) -> list[Problem]:
     found = []
     for problem in problems(subject, sku, limit=1 << 21):
         row: Any = problem.plan._row
-        source = replace(row.source)
         text, edits = re.subn(pattern, replacement, with_headers(row.source.text, row.source.path))
         assert edits, f"the defect {pattern!r} is no longer in the text; write it anew"
-        source.__dict__["text"] = text
+        source = replace(row.source, inline=text)
         problem.plan = type(problem.plan)(problem.descriptor, Registered(sku, source), problem.plan.layouts)
         found.append(problem)
     return found

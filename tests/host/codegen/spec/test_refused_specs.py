@@ -22,6 +22,7 @@ from baracuda.codegen.spec.load import load_folder, load_spec
 from baracuda.codegen.spec.names import PARTS, is_reserved_category, is_reserved_in_programs, is_reserved_op
 from baracuda.runtime import KernelSource, SpecError
 from baracuda.runtime.compile.cubin import assemble
+from baracuda.runtime.compile.line_map import with_line_directives
 from baracuda.runtime.devices.named import get_device
 from baracuda.runtime.host.build import _EXPORT, _INCLUDES
 from baracuda.runtime.host.toolchain import CONTRACTION_FLAGS, KERNEL_FLAGS
@@ -430,7 +431,8 @@ def host_errors(source: KernelSource) -> str | None:
     builder = get_device("host")._builder  # type: ignore[attr-defined]
     flags = [*KERNEL_FLAGS, *CONTRACTION_FLAGS[source.contraction]]
     rest = [*_INCLUDES, *(f"-D{define}" for define in source.defines), "-fsyntax-only", "-xc++", "-"]
-    text = f'#line 1 "{source.path}"\n{source.text}{_EXPORT.format(path=source.path, symbol=source.symbol)}'
+    export = _EXPORT.format(path=source.path, symbol=source.symbol)
+    text = f'#line 1 "{source.path}"\n{with_line_directives(source.text)}{export}'
     log: str | None = builder.toolchain.run([*flags, *builder._precompiled(flags), *rest], text)
     return log
 

@@ -578,8 +578,7 @@ def test_lines_that_need_sums_read_kept_inputs_and_sizes(tmp_path: Path, monkeyp
     for shape, walk in (((3, 8), "columns"), ((3, 7), "singles"), ((3, 1), "rows")):
         plan = module.SpreadPlan.select(module.SpreadDescriptor(input_shape=shape, repeats=(40, 2), element="f32"))
         assert plan._cut.walk == walk
-        source = replace(plan._row.source)
-        source.__dict__["text"] = files["shape_layout/spread.cu"]
+        source = replace(plan._row.source, inline=files["shape_layout/spread.cu"])
         plan._row = replace(plan._row, source=source)
         dy, gain, dx = _normal((120, 2 * shape[1]), "f32"), _normal(shape, "f32", 1), np.zeros(shape, np.float32)
         _run(plan, dy=dy, gain=gain, dx=dx)

@@ -45,8 +45,7 @@ def _problem(op: str, shape: list[int], element: str = "f32", *edits: tuple[str,
         for pattern, replacement in edits:
             text, count = re.subn(pattern, replacement, text)
             assert count, f"{pattern!r} is no longer in the text; write the edit anew"
-        source = replace(row.source)
-        source.__dict__["text"] = text
+        source = replace(row.source, inline=text)
         problem.plan = type(problem.plan)(problem.descriptor, Registered(row.sku, source), problem.plan.layouts)
     return problem
 

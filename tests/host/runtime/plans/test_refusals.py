@@ -403,8 +403,7 @@ def test_a_required_copy_is_written_in_place(tmp_path: Path, monkeypatch: pytest
     with rt.REGISTRY.apart():  # other tests know no such op
         exec(compile(files["attention/alibi_both.py"], "alibi_both.py", "exec"), module.__dict__)
         plan = module.AlibiBothPlan.select(module.AlibiBothDescriptor(**sizes, element="f32"))
-    source = replace(plan._row.source)
-    source.__dict__["text"] = files["attention/alibi_both.cu"]
+    source = replace(plan._row.source, inline=files["attention/alibi_both.cu"])
     plan._row = replace(plan._row, source=source)
     dy, dslopes = np.random.default_rng(0).standard_normal((2, 3, 5, 16), np.float32), np.zeros(3, np.float32)
     kept = dy.copy()

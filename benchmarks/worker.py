@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -143,9 +143,13 @@ def _second(task: Callable[[Posed], Timed], numbered: tuple[int, Posed]) -> Time
 @contextmanager
 def gpus(executor: str, which: str | None, specs: Path, package: str) -> Iterator[Pool]:
     """The GPUs of a sweep, one task at a time each: those asked for, else the current one or those of a cluster."""
-    alike = partial(against, unless_installed(specs), package)
-    with pool(executor, 1, apart=Apart(), places=places(which), alike=alike, alone=True) as within:
+    with opener(specs, package)(executor, 1, places=places(which)) as within:
         yield within
+
+
+def opener(specs: Path, package: str) -> Callable[..., AbstractContextManager[Pool]]:
+    """What opens a pool of workers that take times: `pool` with all that such workers need."""
+    return partial(pool, apart=Apart(), alike=partial(against, unless_installed(specs), package), alone=True)
 
 
 def against(specs: Path | None, package: str) -> str:

@@ -127,7 +127,7 @@ WORKERS = click.option(
 )
 JOBS = click.option("--jobs", type=click.IntRange(1), help="Parallel jobs; default: one per core.")
 SPEEDUP = click.option(
-    "--speedup", is_flag=True, help="Only show how much faster that is than one job; twice, with empty caches."
+    "--speedup", is_flag=True, help="Only show how much faster that is than one job or GPU; twice, with empty caches."
 )
 GPUS = click.option("--gpus", metavar="NUMBERS", help='A process for each: "all", or numbers such as 0,2.')
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -50,6 +50,7 @@ def bench(ops: tuple[str, ...], host: bool, compiling: bool, report: bool, out: 
 @click.option("--margin", type=click.FloatRange(0), default=0.03, show_default=True, help="Minimum gain.")
 @arguments.WORKERS
 @arguments.GPUS
+@arguments.SPEEDUP
 @click.option("--state", type=arguments.FILE, help="Record measurements here and resume from them.")
 @click.option("--dry-run", is_flag=True, help="Measure and show, but save nothing.")
 @arguments.JSON

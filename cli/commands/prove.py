@@ -56,6 +56,7 @@ def repro(**options: Any) -> None:
 @arguments.WORKERS
 @arguments.GPUS
 @arguments.JOBS
+@arguments.SPEEDUP
 @click.option("--only", type=click.IntRange(0), metavar="INDEX", help="Judge only this problem and describe it.")
 @arguments.REPRO
 @arguments.JSON

@@ -24,9 +24,9 @@ from ..make.schema import renew
 from ..make.settled import Remembered
 from ..memo import Question
 from ..reading import list_kernels, read_project
+from ..speedup import show_speedup
 from ..terminal import show_json
 from .audit_report import Audit
-from .speedup import show_speedup
 
 if TYPE_CHECKING:
     from baracuda.codegen.spec.load import Loaded

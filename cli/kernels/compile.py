@@ -11,9 +11,9 @@ from baracuda.checking.listing.variants import ARCHS
 from baracuda.codegen.project import PACKAGE
 
 from ..reading import list_kernels, read_project
+from ..speedup import empty_cache, show_speedup
 from ..terminal import show_json
 from .compile_report import Report
-from .speedup import empty_cache, show_speedup
 
 
 def compile(

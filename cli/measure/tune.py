@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from baracuda.checking.gpus import places
 from baracuda.codegen.project import plans_of
 from baracuda.codegen.spec.load import load_folder
 from baracuda.codegen.spec.tuned import digest_of_kernels, path_of, promised, read_table, write_table
-from baracuda.runtime import REGISTRY, ElementKind, KernelSku
+from baracuda.runtime import REGISTRY, ElementKind, InvalidProblem, KernelSku
 
+from ..speedup import show_speedup
 from ..terminal import progress, show_json, show_table
 from .bench import chosen_cases, complain
 
@@ -37,10 +39,14 @@ def tune(
     state: Path | None,
     executor: str,
     gpus: str | None,
+    speedup: bool,
     dry_run: bool,
     as_json: bool,
 ) -> bool:
-    """Measure what `state` lacks and save the winners; true if the rule's choice was timed in every case."""
+    """Measure what `state` lacks and save the winners; true if the rule's choice was timed in every case.
+
+    With `speedup`, only print how much faster several GPUs measure than one.
+    """
     from baracuda.benchmarks import worker
 
     plans_of(package)
@@ -48,6 +54,18 @@ def tune(
     named = ops or (tuple(load_folder(specs)) if sweep else ())  # a sweep is of all ops on rows
     cases = chosen_cases(named, specs, package, case=case, sweep=sweep, dtypes=kinds)
     by_rule = [replace(c, tuned=False) for c in cases if c.arch is None]
+    if speedup:
+        if gpus is None:
+            raise InvalidProblem("--speedup is of several GPUs beside one; pass --gpus")
+        show_speedup(
+            lambda within: tried_all(by_rule, within, specs, None),
+            executor,
+            1,
+            places=places(gpus),
+            opened=worker.opener(specs, package),
+            as_json=as_json,
+        )
+        return True
     with worker.gpus(executor, gpus, specs, package) as within:
         trials = tried_all(by_rule, within, specs, state)
     show(trials, margin, as_json=as_json)

@@ -26,6 +26,7 @@ from baracuda.codegen.spec.load import load_folder
 from baracuda.runtime import DriverError, InvalidProblem, Unsupported
 from baracuda.runtime.devices.cuda import CudaDevice
 
+from ..speedup import show_speedup
 from ..terminal import progress, show_json, show_table
 
 _REPEATS = {"cuda": 100, "host": 2}
@@ -47,13 +48,14 @@ def compare(
     executor: str,
     gpus: str | None,
     jobs: int | None,
+    speedup: bool,
     only: int | None,
     repro: Path | None,
     as_json: bool,
 ) -> bool:
     """Judge problems 0 to `count` of `ops` that `state` lacks; true if all pass.
 
-    Failures are saved in the folder `repro`.
+    Failures are saved in the folder `repro`. With `speedup`, only print how much faster several workers judge than one.
     """
     device = _device(device)
     settings = Settings(seed, device, limit, repeats or _REPEATS[device], search)
@@ -69,15 +71,23 @@ def compare(
         return not any(outcome.failure for outcome in outcomes)
     work = shard([(op, index) for index in range(count) for op in chosen], part)
     there = unless_installed(specs)
+    apart = Apart.of(environment(there, package, (), device), _PATIENCE)
+    opened = partial(pool, apart=apart, alike=partial(against, there, package))
+    judge_there = partial(judged, Setup(there, package, tuple(chosen), settings))
+    if speedup:
+        show_speedup(
+            lambda within: [*each(within, judge_there, deque(work))],
+            executor,
+            jobs,
+            places=places(gpus, device),
+            opened=opened,
+            as_json=as_json,
+        )
+        return True
     record = State(state, settings, against(there, package))
     left = deque(key for key in work if key not in record.outcomes)
-    apart = Apart.of(environment(there, package, (), device), _PATIENCE)
-    alike = partial(against, there, package)
-    with (
-        progress("problems", len(left)) as step,
-        pool(executor, jobs, apart=apart, places=places(gpus, device), alike=alike) as within,
-    ):
-        for key, given in each(within, partial(judged, Setup(there, package, tuple(chosen), settings)), left):
+    with progress("problems", len(left)) as step, opened(executor, jobs, places=places(gpus, device)) as within:
+        for key, given in each(within, judge_there, left):
             record.add(Outcome(*key, failure=str(given), fatal=True) if isinstance(given, Lost) else given)
             step()
     outcomes = [record.outcomes[key] for key in work]

@@ -7,9 +7,9 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -23,9 +23,9 @@ from baracuda.checking.apart import Apart, Lost
 from baracuda.checking.audit.collect import Job, Outcome, collect
 from baracuda.checking.audit.facts import Facts
 from baracuda.checking.executors import Pool, each, pool
-from baracuda.cli.kernels.speedup import show_speedup
 from baracuda.cli.main import main
 from baracuda.cli.reading import list_kernels
+from baracuda.cli.speedup import show_speedup
 from baracuda.runtime import CompileError, DriverError, InvalidProblem, KernelSource, Unsupported
 from baracuda.runtime.cache.root import cache_root
 from baracuda.runtime.compile.cubin import compile_many
@@ -253,6 +253,17 @@ def test_a_speedup_is_of_two_sweeps_with_empty_caches(
     assert "2 workers are" in capsys.readouterr().out
     with pytest.raises(InvalidProblem, match="--speedup is of this machine"):
         show_speedup(sweep, "dask://here:1", 2, as_json=False)
+    opened: list[tuple[int, Sequence[Mapping[str, str]]]] = []
+
+    def on_gpus(where: str, count: int, *, places: Sequence[Mapping[str, str]]) -> AbstractContextManager[Pool]:
+        opened.append((count, places))
+        return pool(where, max(1, len(places)))
+
+    gpus = ({"CUDA_VISIBLE_DEVICES": "0"}, {"CUDA_VISIBLE_DEVICES": "1"})
+    show_speedup(sweep, "threads", 1, places=gpus, opened=on_gpus, as_json=False)
+    assert opened == [(1, gpus[:1]), (1, gpus)] and "2 workers are" in capsys.readouterr().out
+    with pytest.raises(InvalidProblem, match="--speedup is of several GPUs beside one; --gpus names 1"):
+        show_speedup(sweep, "threads", 1, places=gpus[:1], as_json=False)
 
 
 @pytest.mark.parametrize("command", ["compile", "check"])
@@ -263,3 +274,8 @@ def test_commands_show_their_speedup(tmp_path: Path, monkeypatch: pytest.MonkeyP
     shown = CliRunner().invoke(main, [command, "ema", *options])
     assert shown.exit_code == 0, shown.output
     assert [run["workers"] for run in json.loads(shown.stdout)["runs"]] == [1, 2]
+
+
+def test_a_speedup_of_tune_is_of_gpus() -> None:
+    shown = CliRunner().invoke(main, ["tune", "softmax", "--speedup"])
+    assert shown.exit_code == 1 and "--speedup is of several GPUs beside one; pass --gpus" in shown.stderr

@@ -6,9 +6,10 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import click
 
@@ -16,7 +17,7 @@ from baracuda.checking.executors import DASK, Pool, pool
 from baracuda.runtime import InvalidProblem
 from baracuda.runtime.cache.shared import URL
 
-from ..terminal import Row, show_json, show_table
+from .terminal import Row, show_json, show_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +36,25 @@ class Run:
         return {"workers": self.workers, **figures, "busy": f"{busy:.0%}"}
 
 
-def show_speedup(sweep: Callable[[Pool], object], executor: str, jobs: int | None, *, as_json: bool) -> None:
-    """Do it by one worker and by `jobs`, by default one per core, and print what each run took."""
+def show_speedup(
+    sweep: Callable[[Pool], object],
+    executor: str,
+    jobs: int | None,
+    *,
+    places: Sequence[Mapping[str, str]] = (),
+    opened: Callable[..., AbstractContextManager[Pool]] = pool,
+    as_json: bool,
+) -> None:
+    """Do it by one worker and by `jobs`, by default one per core, and print what each run took.
+
+    With `places`, GPUs, it is by one of them and by all. `opened` opens a pool.
+    """
     if executor.startswith(DASK):
         raise InvalidProblem("--speedup is of this machine: workers of a cluster have caches of their own")
-    runs = [_timed(sweep, executor, count) for count in (1, jobs or len(os.sched_getaffinity(0)))]
+    if len(places) == 1:
+        raise InvalidProblem("--speedup is of several GPUs beside one; --gpus names 1")
+    counts = ((1, places[:1]), (jobs or len(os.sched_getaffinity(0)), places))
+    runs = [_timed(sweep, partial(opened, executor, count, places=where)) for count, where in counts]
     times = runs[0].seconds / runs[1].seconds
     if as_json:
         show_json({"runs": [{**run.row(), "task_seconds": list(run.tasks)} for run in runs], "speedup": times})
@@ -48,8 +63,8 @@ def show_speedup(sweep: Callable[[Pool], object], executor: str, jobs: int | Non
     click.echo(f"{runs[1].workers} workers are {times:.2f} times as fast as one")
 
 
-def _timed(sweep: Callable[[Pool], object], executor: str, jobs: int) -> Run:
-    with empty_cache(), pool(executor, jobs) as within:
+def _timed(sweep: Callable[[Pool], object], opened: Callable[[], AbstractContextManager[Pool]]) -> Run:
+    with empty_cache(), opened() as within:
         start = time.perf_counter()
         sweep(within)
         return Run(within.workers, time.perf_counter() - start, tuple(within.seconds))

@@ -86,13 +86,35 @@ def by_element(elements: Collection[str], texts: Iterable[str]) -> list[tuple[st
 _PLANS = "baracuda.generated"  # where plans are that may not be imported yet
 
 
+class _Table:
+    """Rows by SKU and by op, and behind them those that nobody has asked for."""
+
+    def __init__(self) -> None:
+        self.by_sku: dict[KernelSku, Registered] = {}
+        self.by_op: dict[str, list[Registered]] = {}
+        self.waiting: dict[str, KernelRows] = {}  # by op
+
+    def add(self, rows: Iterable[Registered]) -> None:
+        for row in rows:
+            if (there := self.by_sku.get(row.sku)) is None:
+                self.by_sku[row.sku] = row
+                self.by_op.setdefault(row.sku.op, []).append(row)
+            elif there != row:
+                sources = f"{there.source} and {row.source}"
+                raise InvalidProblem(f"{row.sku} is registered twice, by {sources}; rename one op or its category")
+
+    def complete(self) -> None:
+        """Make the rows that wait."""
+        waiting, self.waiting = self.waiting, {}
+        for rows in waiting.values():
+            self.add(rows)
+
+
 class KernelRegistry:
     """Every imported kernel, in order of registration, which is the order of preference."""
 
     def __init__(self) -> None:
-        self._table: dict[KernelSku, Registered] = {}
-        self._by_op: dict[str, list[Registered]] = {}  # the same
-        self._waiting: dict[str, KernelRows] = {}  # by op, behind the table: rows that nobody has asked for
+        self._table = _Table()
         self._lock = threading.RLock()
 
     def register(self, rows: Iterable[Registered]) -> None:
@@ -101,40 +123,28 @@ class KernelRegistry:
         Those of an op that has none yet are made when they are needed.
         """
         with self._lock:
-            if isinstance(rows, KernelRows) and rows.op not in self._by_op and rows.op not in self._waiting:
-                self._waiting[rows.op] = rows
-                return
-            table = self._rows
-            for row in rows:
-                self._add(table, row)
+            table = self._table
+            if isinstance(rows, KernelRows) and rows.op not in table.by_op and rows.op not in table.waiting:
+                table.waiting[rows.op] = rows
+            else:
+                table.complete()
+                table.add(rows)
 
     @property
     def _rows(self) -> dict[KernelSku, Registered]:
-        """The table, with every row in it."""
+        """Every row."""
         with self._lock:
-            waiting, self._waiting = self._waiting, {}
-            for rows in waiting.values():
-                for row in rows:
-                    self._add(self._table, row)
-            return self._table
-
-    def _add(self, table: dict[KernelSku, Registered], row: Registered) -> None:
-        if (there := table.get(row.sku)) is None:
-            table[row.sku] = row
-            self._by_op.setdefault(row.sku.op, []).append(row)
-        elif there != row:
-            sources = f"{there.source} and {row.source}"
-            raise InvalidProblem(f"{row.sku} is registered twice, by {sources}; rename one op or its category")
+            self._table.complete()
+            return self._table.by_sku
 
     @contextmanager
     def apart(self) -> Iterator[None]:
         """Use an empty table in the meantime; what is registered in it is dropped at the end."""
-        before = self._table, self._by_op, self._waiting
-        self._table, self._by_op, self._waiting = {}, {}, {}
+        before, self._table = self._table, _Table()
         try:
             yield
         finally:
-            self._table, self._by_op, self._waiting = before
+            self._table = before
 
     def lookup(self, sku: KernelSku | str) -> Registered:
         """The row of `sku` (or of the SKU that prints so); raises Unsupported if there is none."""
@@ -178,10 +188,10 @@ class KernelRegistry:
     def _of(self, op: str, element: str | None) -> Sequence[Registered]:
         """The rows of an op; with an element type at least those of it."""
         with self._lock:
-            if element is not None and (rows := self._waiting.get(op)) is not None:
+            if element is not None and (rows := self._table.waiting.get(op)) is not None:
                 return rows.of(element)
-            _ = self._rows
-            return self._by_op.get(op, ())
+            self._table.complete()
+            return self._table.by_op.get(op, ())
 
     def __iter__(self) -> Iterator[Registered]:
         return iter(tuple(self._rows.values()))

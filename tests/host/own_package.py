@@ -20,5 +20,5 @@ def package(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     name = f"own_{len(sys.modules)}"
     generate(folder / "specs", folder / name)
     monkeypatch.syspath_prepend(folder)
-    monkeypatch.setattr(REGISTRY, "_rows", {})
+    monkeypatch.setattr(REGISTRY, "_table", type(REGISTRY._table)())
     return import_module(name)

@@ -35,7 +35,7 @@ def package(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> Any:
         (folder / name / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / name / path).write_text(content)
     monkeypatch.syspath_prepend(folder)
-    monkeypatch.setattr(REGISTRY, "_rows", {})
+    monkeypatch.setattr(REGISTRY, "_table", type(REGISTRY._table)())
     (op,) = made.ops.values()
     return import_module(f"{name}.{op.category}.{op.name}")
 

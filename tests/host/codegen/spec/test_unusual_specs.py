@@ -102,7 +102,7 @@ def test_a_gradient_may_save_what_its_forward_reads(tmp_path: Path, monkeypatch:
     loaded = load_folder(tmp_path)
     generate(tmp_path, tmp_path / "saves_inputs")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(REGISTRY, "_rows", {})
+    monkeypatch.setattr(REGISTRY, "_table", type(REGISTRY._table)())
     problem = Problem.of(Subject(loaded["probe_backward"], loaded, "saves_inputs"), {"n": 2, "m": 3}, "f32")
     arrays, expected = with_saved(problem, problem.draw(), problem.stored_types())
     assert np.allclose(expected["dx"], 2.0 * arrays["x"] * arrays["dy"])

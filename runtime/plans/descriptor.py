@@ -99,7 +99,7 @@ class Descriptor(_Fields):
     # As frozen data classes have them, but written once: making those of a class takes a millisecond.
     __signature__ = _FieldSignature()
 
-    def __init__(self, **values: Any) -> None:
+    def __init__(self, /, **values: Any) -> None:
         given, missing = vars(self), []
         for name, declared in self.__dataclass_fields__.items():
             if (value := values.pop(name, declared.default)) is MISSING:

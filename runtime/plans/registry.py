@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -204,3 +205,5 @@ class KernelRegistry:
 
 
 REGISTRY = KernelRegistry()
+_lock = REGISTRY._lock  # which no other thread holds while a process forks
+os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import os
+import signal
 import threading
+import time
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Any
@@ -197,6 +200,25 @@ def test_a_registry_apart_leaves_the_table_alone() -> None:
     with registry.apart():
         assert len(registry) == 0
     assert made == [] and registry.candidates("rms_norm", "f64") and made == ["f64"]
+
+
+def test_a_fork_waits_for_whoever_has_the_table() -> None:
+    began = threading.Event()
+
+    def look() -> None:
+        with REGISTRY._lock:
+            began.set()
+            time.sleep(0.1)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    began.wait()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(5)
+        os._exit(0 if REGISTRY.candidates("rms_norm", "f32") else 1)
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0 and len(REGISTRY)
 
 
 def test_a_descriptor_names_fields_that_are_missing_or_unknown() -> None:

@@ -51,9 +51,10 @@ struct Program : MapProgram {
     struct Epilogue : Body<Reads<>, Writes<&Args::y_>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
             const whole_t kernel_ = whole_t(args.kernel_);
+            const acc_t uniform_1_ = acc_t(1) / acc_t(math::multiply(kernel_, kernel_));
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
                 const acc_t y_sum_ = reduced.y_sum_;
-                lane.store(args.y_, T(y_sum_ / acc_t(math::multiply(kernel_, kernel_))));
+                lane.store(args.y_, T(y_sum_ * uniform_1_));
             });
         }
     };
@@ -62,4 +63,4 @@ struct Program : MapProgram {
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
 // @lines templates/map.cu.jinja:1 1 4 1*3 36 2 13 2*4 1 2*2 0 3 6 0*2 3*2 2 1 templates/map_bodies.jinja:40 1 2 3 2 1
-// @lines -43 0 9 0*3 39 0 5 2*2 9 -50 13 59 1*3 -57 1 22 -57 66 12 -52 62 1*2 templates/map.cu.jinja:100 1 5 1
+// @lines -43 0 9 0*3 39 0 5 2*2 9 -50 13 59 1*3 -57 1 22 -57 64 2 12 -52 62 1*2 templates/map.cu.jinja:100 1 5 1

@@ -32,7 +32,7 @@ class AvgPool2dPlan(rt.MapPlan[AvgPool2dDescriptor]):
     OP = "avg_pool2d"
     TENSORS = (rt.Argument("x", "in", "array", doc="images"), rt.Argument("y", "out", "array", doc="means"))
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch")
-    NUMERICS = 2
+    NUMERICS = 3
     EXTENTS = (rt.Extent("batch", "x", axis=0), rt.Extent("channels", "x", axis=1), rt.Extent("height", "x", axis=2),
                rt.Extent("width", "x", axis=3))
     AXES = rt.table(x=(("n",), ("c",), ("h",), ("w",)), y=(("n",), ("c",), ("i",), ("j",)))

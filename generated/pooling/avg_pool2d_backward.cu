@@ -62,9 +62,10 @@ struct Program : MapProgram {
     struct Epilogue : Body<Reads<>, Writes<&Args::dx_>> {
         template <class Lanes> __device__ static void compute(const Args& args, const Lanes& lanes) {
             const whole_t kernel_ = whole_t(args.kernel_);
+            const acc_t uniform_1_ = acc_t(1) / acc_t(math::multiply(kernel_, kernel_));
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
                 const acc_t dx_sum_ = reduced.dx_sum_;
-                lane.store(args.dx_, T(dx_sum_ / acc_t(math::multiply(kernel_, kernel_))));
+                lane.store(args.dx_, T(dx_sum_ * uniform_1_));
             });
         }
     };
@@ -73,5 +74,5 @@ struct Program : MapProgram {
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
 // @lines templates/map.cu.jinja:1 1 4 1*3 36 2 13 2*4 1 2*2 0 3 6 0*2 3*2 2 1 templates/map_bodies.jinja:40 1 0 2 0 3 2
-// @lines 1 -43 0*2 9 0*3 12 0*6 27 0 3 2*3 9 -50 13 59 1*3 -57 1 22 -57 66 12 -52 62 1*2 templates/map.cu.jinja:100 1 5
-// @lines 1
+// @lines 1 -43 0*2 9 0*3 12 0*6 27 0 3 2*3 9 -50 13 59 1*3 -57 1 22 -57 64 2 12 -52 62 1*2 templates/map.cu.jinja:100 1
+// @lines 5 1

@@ -36,7 +36,7 @@ class AvgPool2dBackwardPlan(rt.MapPlan[AvgPool2dBackwardDescriptor]):
         rt.Argument("dx", "out", "array", doc="gradient with respect to x"),
     )
     RUNGS = ("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch")
-    NUMERICS = 2
+    NUMERICS = 3
     EXTENTS = (rt.Extent("batch", "dy", axis=0), rt.Extent("channels", "dy", axis=1))
     GRADIENT = rt.Gradient("avg_pool2d", rt.table(dy="y"), rt.table(dx="x"))
     AXES = rt.table(dy=(("n",), ("c",), ("i",), ("j",)), dx=(("n",), ("c",), ("h",), ("w",)))

@@ -22,12 +22,13 @@ struct Program : MapProgram {
             const i64 seed_ = i64(*args.seed_);
             const i64 offset_ = i64(*args.offset_);
             Philox philox;  // hides the function: elements next to each other share a call
-            const acc_t uniform_1_ = acc_t(1.0) / (acc_t(1) - p_);
+            const i64 uniform_1_ = math::multiply(math::whole(math::ceil(p_ * acc_t(16777216.0))), 256ll);
+            const acc_t uniform_2_ = acc_t(1.0) / (acc_t(1) - p_);
             lanes.template each_counted<Args::cell_index>([&](const auto& lane) {
                 const auto cell_index = lane.index(Args::cell_index);
                 const acc_t dy_ = acc_t(lane.in(args.dy_));
-                lane.store(args.dx_, T(acc_t(math::right_shift(philox(seed_, offset_, cell_index),
-                    8ll)) * acc_t(5.960464477539063e-08) >= p_ ? uniform_1_ * dy_ : acc_t(0.0)));
+                lane.store(args.dx_, T(philox(seed_, offset_, cell_index) < uniform_1_ ? acc_t(0.0)
+                    : uniform_2_ * dy_));
             });
         }
     };
@@ -35,5 +36,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 36 8 18 2 0*3 9 6 2 1 templates/map_bodies.jinja:40 1 22 -57 3 0 58 3 2 -57 3
-// @lines 14 0 62 1*2 templates/map.cu.jinja:100 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 36 8 18 2 0*3 9 6 2 1 templates/map_bodies.jinja:40 1 22 -57 3 0 58 3 0 2 -57
+// @lines 3 14 0 62 1*2 templates/map.cu.jinja:100 1 5 1

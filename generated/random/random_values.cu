@@ -23,6 +23,8 @@ struct Program : MapProgram {
             [[maybe_unused]] const i64 seed_ = i64(*args.seed_);
             [[maybe_unused]] const i64 offset_ = i64(*args.offset_);
             Philox philox;  // hides the function: elements next to each other share a call
+            [[maybe_unused]] const auto uniform_1_ =
+                math::multiply(math::whole(math::ceil(p_ * acc_t(16777216.0))), 256);
             lanes.template each_counted<Args::cell_index>([&](const auto& lane) {
                 [[maybe_unused]] const auto cell_index = lane.index(Args::cell_index);
                 if constexpr (KIND == Kind::uniform) lane.store(args.y_, T(acc_t(math::right_shift(philox(seed_,
@@ -36,8 +38,8 @@ struct Program : MapProgram {
                     lane.store(args.y_, T(normal_radius_ * (math::remainder_by<2>(cell_index) == 0
                         ? math::cos(normal_angle_) : math::sin(normal_angle_))));
                 }
-                if constexpr (KIND == Kind::bernoulli) lane.store(args.y_, T(acc_t(math::right_shift(philox(seed_,
-                    offset_, cell_index), 8)) * acc_t(5.960464477539063e-08) < p_ ? acc_t(1.0) : acc_t(0.0)));
+                if constexpr (KIND == Kind::bernoulli) lane.store(args.y_, T(philox(seed_, offset_,
+                    cell_index) < uniform_1_ ? acc_t(1.0) : acc_t(0.0)));
             });
         }
     };
@@ -45,5 +47,5 @@ struct Program : MapProgram {
 
 }  // namespace baracuda
 #include <baracuda/map/kernel.cuh>
-// @lines templates/map.cu.jinja:1 1 4 1*3 27 1 8*2 18 2 0*2 9 6 2 1 templates/map_bodies.jinja:40 1 22 -57 3 0 58 5 -57
-// @lines 17 0 48 -53 0*4 5 0 58 -58 0 62 1*2 templates/map.cu.jinja:100 1 5 1
+// @lines templates/map.cu.jinja:1 1 4 1*3 27 1 8*2 18 2 0*2 9 6 2 1 templates/map_bodies.jinja:40 1 22 -57 3 0 58 3 0 2
+// @lines -57 17 0 48 -53 0*4 5 0 58 -58 0 62 1*2 templates/map.cu.jinja:100 1 5 1

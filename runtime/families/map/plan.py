@@ -82,6 +82,8 @@ class MapPlan(MapSelection[M]):
                 yield layout, walk, wide, ()
                 if layout == "packed" and self._splat:
                     yield layout, walk, wide, self._splat
+            if layout == "packed" and not wide and self._in_pairs:
+                yield layout, "pairs", wide, self._splat
 
     def _skips(self) -> Iterator[tuple[str, ...]]:
         """The sets of outputs that a kernel may leave out, for in-place copies, with one left to write."""
@@ -110,6 +112,8 @@ class MapPlan(MapSelection[M]):
             optional = [name for name, argument in self.ARGUMENTS.items() if argument.optional]
             constants = {"LAYOUT": layout.upper(), "WIDE": int(wide), "WALK": walk.upper()}
             constants["SPLAT"] = sum(1 << operand for operand in splat)
+            if walk == "pairs" and self._still:
+                constants["STILL"] = sum(1 << operand for operand in self._still)
             if splat and self._alike:
                 constants["ALIKE"] = ",".join(map(str, self._alike))
             if self.BOUNDS and not wide:
@@ -176,6 +180,9 @@ class MapPlan(MapSelection[M]):
         written = any(self.ARGUMENTS[n].written for n in views)
         wide, copies = self._wide or self._is_far(views, list(steps), kept, across), math.prod(across.extents)
         walk = self._cut.walk if self._cut else "copies" if copies > 1 else "cells"
+        if walk == "cells" and layout == "packed" and not wide and self._in_pairs:
+            halves = self._halves(views, list(steps), kept)
+            kept, across, packed, walk = (*halves, "pairs") if halves else (kept, across, packed, walk)
         along = across if walk == "rows" else kept
         splat = self._splat if layout == "packed" and self._is_usual(along, (kept, across)) else ()
         source = self._source(layout, walk, types, skipped, wide, splat)
@@ -185,6 +192,23 @@ class MapPlan(MapSelection[M]):
         cut = self._cut or CellCut.of(math.prod(kept.extents), copies, layout, vec, schedule)
         words = self._words(views, packed, kept, across, cut.words(schedule), wide=wide)
         return Geometry(source, words, cut.grids(schedule) if written else (), schedule.threads)
+
+    def _halves(self, views: Views, operands: Sequence[str], kept: _Side) -> tuple[_Side, _Side, int] | None:
+        """The cells in the first half of an axis, where the others lie, and a bit for each operand with whole packs.
+
+        None if no axis will do: the last one must have an even number of packs, and others an even number of cells.
+        """
+        last = len(kept.extents) - 1
+        for axis in (*reversed(range(last)), last):
+            if kept.extents[axis] % 2 or any(kept.strides[n][axis] for n in self._still):
+                continue
+            half = kept.extents[axis] // 2
+            near = _Side(*coalesce([*kept.extents[:axis], half, *kept.extents[axis + 1 :]], kept.strides))
+            far = _Side((2,), tuple((strides[axis] * half,) for strides in kept.strides))
+            layout, packed = self._layout(views, operands, near, far)
+            if layout == "packed" and self._is_usual(near, (near, far)):
+                return near, far, packed
+        return None
 
     def _is_usual(self, along: _Side, sides: Sequence[_Side]) -> bool:
         """Whether operands have one element for all cells of a pack, and equal strides, where their dims say so."""

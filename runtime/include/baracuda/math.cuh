@@ -288,6 +288,17 @@ __device__ inline u64 wide_product(u32 a, u32 b) {
 #endif
 }
 
+// In one instruction: where one of three numbers comes later, the compiler would take two.
+__device__ inline u32 exclusive_or(u32 a, u32 b, u32 c) {
+#ifdef BARACUDA_HOST
+    return a ^ b ^ c;
+#else
+    u32 all;
+    asm("lop3.b32 %0, %1, %2, %3, 0x96;" : "=r"(all) : "r"(a), "r"(b), "r"(c));
+    return all;
+#endif
+}
+
 // Philox4x32-10 (Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, 2011) with key `seed` and a counter of
 // `element / 4` in its low and `offset` in its high half. Its four words are kept for the elements that come next.
 struct Philox {
@@ -311,8 +322,8 @@ struct Philox {
 #pragma unroll
         for (int i = 0; i < 10; ++i) {
             const u64 first = wide_product(0xD2511F53u, a), second = wide_product(0xCD9E8D57u, c);
-            a = u32(second >> 32) ^ b ^ key, b = u32(second);
-            c = u32(first >> 32) ^ d ^ other, d = u32(first);
+            a = exclusive_or(u32(second >> 32), b, key), b = u32(second);
+            c = exclusive_or(u32(first >> 32), d, other), d = u32(first);
             key += 0x9E3779B9u, other += 0xBB67AE85u;
         }
     }

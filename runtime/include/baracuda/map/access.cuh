@@ -89,13 +89,17 @@ template <typename T, class I, int N, int PACKS, int OPERANDS, Layout LAYOUT>
 __device__ void read_packs(PackWords<T, N> (&words)[PACKS], const T* data,
                            const Run<I, OPERANDS, LAYOUT, N> (&run)[PACKS], int operand, bool vectorized,
                            const int (&live)[PACKS]) {
+    const int others = is_still(operand) ? 1 : PACKS;
     if (vectorized && all_live<LAYOUT, N>(live)) {
 #pragma unroll
-        for (int k = 0; k < PACKS; ++k) words[k].load(run[k].at(data, operand, 0));
+        for (int k = 0; k < others; ++k) words[k].load(run[k].at(data, operand, 0));
     } else {
 #pragma unroll
-        for (int k = 0; k < PACKS; ++k) words[k] = read_words<T, N, LAYOUT>(data, run[k], operand, vectorized, live[k]);
+        for (int k = 0; k < others; ++k)
+            words[k] = read_words<T, N, LAYOUT>(data, run[k], operand, vectorized, live[k]);
     }
+#pragma unroll
+    for (int k = others; k < PACKS; ++k) words[k] = words[0];
 }
 
 // The first live[k] cells of each run, zeros for the rest, from a tensor of any alignment. Bit `operand` of

@@ -70,15 +70,18 @@ template <typename V, typename T, int N, int SWAPPED = 0> struct PlacedPack {
     }
     // Of two packs every second element from the second one on, behind one that is read if it `exists`.
     __device__ void load_behind(const T* address, const T* first, bool exists) {
-        const unsigned before = missing;
-        Pack<T, N> all = __builtin_bit_cast(Pack<T, N>, words);
         load_every_second(address, true);
+        shift(exists ? *first : T(outside), exists);
+    }
+    // Each element to the next cell; `first` becomes that of cell 0, if it `exists`.
+    __device__ void shift(T first, bool exists) {
         const Pack<T, N> from = __builtin_bit_cast(Pack<T, N>, words);
-        if (exists) all.lane[0] = *first;
+        Pack<T, N> all;
+        all.lane[0] = first;
 #pragma unroll
         for (int i = 1; i < N; ++i) all.lane[i] = from.lane[i - 1];
         words.set(all);
-        missing = exists ? 0 : before & 1;
+        missing = exists || EXACT_FILL || is_exact_as<T>(outside) ? 0 : 1;
     }
     // The element of cell i is what `read(element, i)` reads, if it does.
     template <class Read> __device__ void each(const Read& read) {

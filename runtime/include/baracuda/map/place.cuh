@@ -116,6 +116,7 @@ enum class Layout {
 enum class Walk {
     CELLS,    // they are stored
     COPIES,   // they are stored several times
+    PAIRS,    // they are stored, two packs by a thread, which lie half of an axis apart
     ROWS,     // they are summed along the last axis and others
     COLUMNS,  // they are summed along other axes than the last
     SINGLES,  // as COLUMNS, each sum by one thread
@@ -155,6 +156,12 @@ __device__ constexpr int alike(int operand) {
     return operand;
 #endif
 }
+
+// Bit o of BARACUDA_STILL, which the plan sets: operand o is at the same place for both packs of a thread.
+#ifndef BARACUDA_STILL
+#define BARACUDA_STILL 0
+#endif
+__device__ constexpr bool is_still(int operand) { return operand < 64 && u64(BARACUDA_STILL) >> operand & 1; }
 
 // Strides of operands along the axes of a space.
 template <int OPERANDS> using Strides = long long[OPERANDS][MAX_AXES];

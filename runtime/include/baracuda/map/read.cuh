@@ -139,6 +139,7 @@ template <typename PLACE, int... OPERANDS> struct Even {
     // Whether there are some, and each has one element for all cells of a pack: then its places are mostly one pack's.
     static constexpr bool NAME_PACKS = sizeof...(OPERANDS) > 0 && (true && ... && is_splat(OPERANDS));
     static constexpr bool IN_PACKS = false, OF_CELL = false;
+    static constexpr bool WINDOWS = (true && ... && is_splat(OPERANDS));
     template <class R> __device__ static bool hold([[maybe_unused]] const R& run) {
         return (true && ... && (R::ONE_PLACE && SPLAT ? is_splat(OPERANDS) : run.last_stride[OPERANDS] == 0));
     }
@@ -157,7 +158,7 @@ template <typename PLACE, int... OPERANDS> struct Even {
 template <typename PLACE, unsigned SAME, int... OPERANDS> struct EvenPieces {
     using place_t = PLACE;
     static constexpr int SWAPPED = 0;
-    static constexpr bool NAME_PACKS = false, IN_PACKS = true, OF_CELL = false;
+    static constexpr bool NAME_PACKS = false, IN_PACKS = true, OF_CELL = false, WINDOWS = false;
     template <typename V, int N, typename T, class R, int AXES, class F>
     __device__ static bool read(PlacedPack<V, T, N>& to, const Placed<T, AXES>& from, const R& run, const F& place_of) {
         PLACE first[AXES], last[AXES];
@@ -179,7 +180,7 @@ template <typename PLACE, unsigned SAME, int... OPERANDS> struct EvenPieces {
 template <typename PLACE, int INDEX, int MASK> struct Swapped {
     using place_t = PLACE;
     static constexpr int SWAPPED = MASK;
-    static constexpr bool NAME_PACKS = false, IN_PACKS = true, OF_CELL = true;
+    static constexpr bool NAME_PACKS = false, IN_PACKS = true, OF_CELL = true, WINDOWS = false;
     template <typename V, int N, int IN_PACK, typename T, class R, class F>
     __device__ static bool read(PlacedPack<V, T, N, IN_PACK>& to, const Placed<T, 1>& from, const R& run,
                                 const F& place_of) {
@@ -194,6 +195,75 @@ template <typename PLACE, int INDEX, int MASK> struct Swapped {
         place_of(first, 0);
         first[0] -= IN_PACK;
         return load_pack(to, from, run, first, {first[0] + PLACE(N - 1)}, run.template counts<N>(INDEX));
+    }
+};
+
+// Cells of several runs that lie in one aligned pack each, or are every second element of two, from the first, the
+// second or the one before on: terms of a window. Places along all axes but the last are one for all cells of a run.
+// All packs are in flight before one is waited for.
+template <typename T, int N, int TERMS> struct Windows {
+    const T* packs[TERMS];
+    bool loads[TERMS], apart[TERMS], odd[TERMS], behind[TERMS], begins[TERMS];
+
+    // False unless all are such, or outside; `place_of(place, k, i)` is of cell i of run k.
+    template <typename P, class R, int AXES, class F>
+    __device__ bool find(const Placed<T, AXES>& from, const R (&run)[TERMS], const int (&live)[TERMS],
+                         const F& place_of) {
+        using I = typename R::type;
+        constexpr int ALONG = AXES - 1;
+        const auto extent = unsigned(from.axes.extent[ALONG]);
+        const bool in_row = I(from.axes.stride[ALONG]) == 1;
+        bool all = true;
+#pragma unroll
+        for (int k = 0; k < TERMS; ++k) {
+            P first[AXES], last[AXES];
+            place_of(first, k, 0);
+            place_of(last, k, N - 1);
+            bool exists = true, one = true;
+#pragma unroll
+            for (int a = 0; a < ALONG; ++a) {
+                exists &= unsigned(first[a]) < unsigned(from.axes.extent[a]);
+                one &= first[a] == last[a];
+            }
+            const I begin = from.axes.template offset<I>(first), end = from.axes.template offset<I>(last);
+            const auto across = run[k].last_stride_of(from.operand) * (N - 1) + offset_of(I(end - begin));
+            const T* const start = run[k].at(from.data, from.operand, 0, begin);
+            const int at = int(reinterpret_cast<u64>(start) / sizeof(T)) & (N - 1);
+            apart[k] = across == 2 * (N - 1);
+            behind[k] = apart[k] & (at == N - 1);
+            const int back = behind[k] ? -1 : at;
+            const auto low = unsigned(first[ALONG] - back), high = low + unsigned(apart[k] ? 2 * N - 1 : N - 1);
+            const bool fits = in_row & (low < extent) & (high < extent) & (high >= low);
+            const bool is_pack = (across == N - 1) & (at == 0), are_two = apart[k] & ((at <= 1) | behind[k]);
+            all &= (live[k] <= 0) | (one & (!exists | (fits & (is_pack | are_two))));
+            loads[k] = (live[k] > 0) & exists;
+            odd[k] = at != 0;
+            begins[k] = first[ALONG] >= 0;
+            packs[k] = start - back;
+        }
+        return all;
+    }
+    template <typename V> __device__ void read(PlacedPack<V, T, N> (&to)[TERMS], V outside) const {
+        PackWords<T, N> high[TERMS];
+        T before[TERMS];
+#pragma unroll
+        for (int k = 0; k < TERMS; ++k) {
+            to[k].clear(outside);
+            before[k] = T(outside);
+            high[k] = to[k].words;
+            to[k].load_if(packs[k], loads[k]);
+            high[k].load_if(packs[k] + N, loads[k] & apart[k]);
+            if (loads[k] & behind[k] & begins[k]) before[k] = *(packs[k] - 1);
+        }
+#pragma unroll
+        for (int k = 0; k < TERMS; ++k) {
+            if (loads[k] & apart[k]) {
+                const PackWords<T, N> low = to[k].words;
+                to[k].words.pick(low, high[k], odd[k]);
+            }
+            if (loads[k] & behind[k]) to[k].shift(before[k], begins[k]);
+            to[k].words.settle();
+        }
     }
 };
 

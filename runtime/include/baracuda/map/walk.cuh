@@ -18,6 +18,7 @@ struct Schedule {
     static constexpr int BARACUDA_SCHEDULE;
 };
 constexpr Walk WALK = Walk::BARACUDA_WALK;
+constexpr bool STORED = WALK == Walk::CELLS || WALK == Walk::COPIES || WALK == Walk::PAIRS;
 using Few = FewTerms<BARACUDA_TERMS>;
 // How many terms of an output a thread reads before it reduces them. It costs much to join moments to others, so that
 // they are of twice as many.
@@ -104,18 +105,21 @@ template <class R, class Held, int PACKS> struct Reader {
 };
 
 // Reads what lies in aligned packs, each all at once; `all` is false behind it if something does not.
-template <class R, class Held> struct PackReader {
-    const R (&run)[1];
+template <class R, class Held, int PACKS> struct PackReader {
+    const R (&run)[PACKS];
     Held& held;
     bool& all;
     template <class Places, class P, class A, int AXES, typename V, class F>
-    __device__ void at(P (&packs)[1], const A& array, const PlacedAxes<AXES>& axes, V outside,
+    __device__ void at(P (&packs)[PACKS], const A& array, const PlacedAxes<AXES>& axes, V outside,
                        const F& place_of) const {
         const Placed<typename Mutable<typename A::element_t>::type, AXES> from{array.data, axes, A::OPERAND};
-        packs[0].clear(outside);
-        all &= Places::read_pack(packs[0], from, run[0], [&](auto& place, int i) {
-            return place_of(place, Lane<R, Held>{{held, 0, i}, run[0]});
-        });
+#pragma unroll
+        for (int k = 0; k < PACKS; ++k) {
+            packs[k].clear(outside);
+            all &= Places::read_pack(packs[k], from, run[k], [&](auto& place, int i) {
+                return place_of(place, Lane<R, Held>{{held, k, i}, run[k]});
+            });
+        }
     }
 };
 
@@ -134,6 +138,24 @@ template <class R, class Held, int N, int PACKS, bool READS> struct NamedReader 
         named &= of.template find<typename Places::place_t, N>(
             from, run, live, [&](auto& place, int k, int i) { place_of(place, Lane<R, Held>{{held, k, i}, run[k]}); });
         if constexpr (READS) of.read(packs, outside);
+    }
+};
+
+// The same of terms of a window.
+template <class R, class Held, int N, int PACKS> struct WindowReader {
+    const R (&run)[PACKS];
+    Held& held;
+    const int (&live)[PACKS];
+    bool& done;
+    template <class Places, class P, class A, int AXES, typename V, class F>
+    __device__ void at(P (&packs)[PACKS], const A& array, const PlacedAxes<AXES>& axes, V outside,
+                       const F& place_of) const {
+        using T = typename Mutable<typename A::element_t>::type;
+        const Placed<T, AXES> from{array.data, axes, A::OPERAND};
+        Windows<T, N, PACKS> of;
+        done = of.template find<typename Places::place_t>(
+            from, run, live, [&](auto& place, int k, int i) { place_of(place, Lane<R, Held>{{held, k, i}, run[k]}); });
+        if (done) of.read(packs, outside);
     }
 };
 
@@ -187,14 +209,26 @@ struct ForLane {
     }
 };
 
-// A pack of cells that all exist. Mostly all arrays lie in packs: then nothing is asked of each of them, and along one
+// The second pack of a thread lies half of an axis behind the first.
+template <class R, class Args> __device__ void place_pair(R (&run)[2], const Args& args) {
+    run[1] = run[0];
+#pragma unroll
+    for (int o = 0; o < Args::OPERANDS; ++o)
+        if (!is_still(o)) run[1].base[o] += index_t(args.inner_stride[alike(o)][0]);
+}
+template <class R, class Args> __device__ void place_pair(R (&)[1], const Args&) {}
+
+// Packs of cells that all exist. Mostly all arrays lie in packs: then nothing is asked of each of them, and along one
 // axis no offset is computed.
-template <class Program, int N, class Args> __device__ void store_pack(const Args& args, index_t first) {
+template <class Program, int N, int PACKS, class Args> __device__ void store_whole(const Args& args, index_t first) {
     using Cells = typename Program::Cells;
     using Of = decltype(moved_by(*static_cast<Cells*>(nullptr)));
+    using R = RunOf<Args, N>;
     const bool whole = (u64(args.vectorized) & Of::READ) == Of::READ;
-    const int live[1] = {N};
-    RunOf<Args, N> run[1];
+    int live[PACKS];
+#pragma unroll
+    for (int k = 0; k < PACKS; ++k) live[k] = N;
+    R run[PACKS];
     run[0].first = first;
     if (!SPLAT && whole && int(args.outer.axes) == 1) {
         run[0].reset(args.outer_stride);
@@ -206,7 +240,8 @@ template <class Program, int N, class Args> __device__ void store_pack(const Arg
     } else {
         run[0].find(first, index_t(1), N, args.outer, args.outer_stride);
     }
-    typename Cells::template Words<N, 1> words;
+    place_pair(run, args);
+    typename Cells::template Words<N, PACKS> words;
     const auto read_all = [&](long long vectorized) {
         Cells::read_arrays(words, args, [&](auto& of, const auto* data, int operand) {
             read_packs(of, data, run, operand, vectorized >> operand & 1, live);
@@ -214,16 +249,15 @@ template <class Program, int N, class Args> __device__ void store_pack(const Arg
     };
     if (whole) read_all(Of::READ);
     else read_all(args.vectorized & Of::READ);
-    Packs<Cells, N, 1> packs;
+    using Held = Packs<Cells, N, PACKS>;
+    Held packs;
     packs.take(words);
     if constexpr (Program::PLACED) {
-        bool all = true;
-        Cells::places(packs, args, PackReader<RunOf<Args, N>, Packs<Cells, N, 1>>{run, packs, all});
-        if (!all)
-            Cells::places(packs, args,
-                          Reader<RunOf<Args, N>, Packs<Cells, N, 1>, 1>{run, packs, live, args.vectorized});
+        bool all = Cells::IN_PACKS;
+        if constexpr (Cells::IN_PACKS) Cells::places(packs, args, PackReader<R, Held, PACKS>{run, packs, all});
+        if (!all) Cells::places(packs, args, Reader<R, Held, PACKS>{run, packs, live, args.vectorized});
     }
-    packs.compute(args, Lanes<RunOf<Args, N>, Packs<Cells, N, 1>, N, 1, ForLane>{run, packs, ForLane()});
+    packs.compute(args, Lanes<R, Held, N, PACKS, ForLane>{run, packs, ForLane()});
     store_packs<Program, N>(packs, args, run, live);
 }
 
@@ -234,16 +268,17 @@ template <class Program> __device__ constexpr bool takes_packs() {
 }
 
 // Without reductions: a block's cells are contiguous, and neighbouring threads take neighbouring packs. A thread has
-// one pack, or PACKS single cells if the layout is strided.
+// one pack, or two, or PACKS single cells if the layout is strided.
 template <class Program, class Args> __device__ void store_cells(const Args& args) {
     constexpr bool PACKS_OF_CELLS = LAYOUT != Layout::STRIDED;
-    constexpr int N = PACKS_OF_CELLS ? 16 / sizeof(Element) : 1, PACKS = PACKS_OF_CELLS ? 1 : Schedule::PACKS;
-    constexpr int CELLS = Schedule::THREADS * PACKS * N;
+    constexpr int N = PACKS_OF_CELLS ? 16 / sizeof(Element) : 1;
+    constexpr int PACKS = WALK == Walk::PAIRS ? 2 : PACKS_OF_CELLS ? 1 : Schedule::PACKS;
+    constexpr int CELLS = Schedule::THREADS * (PACKS_OF_CELLS ? N : PACKS);
     using R = RunOf<Args, N>;
     const index_t from = index_t(blockIdx.x) * CELLS;
-    if constexpr (LAYOUT == Layout::PACKED && takes_packs<Program>()) {
+    if constexpr (WALK == Walk::PAIRS || (LAYOUT == Layout::PACKED && takes_packs<Program>())) {
         const index_t first = from + index_t(threadIdx.x) * N;
-        if (first < index_t(args.outer.count)) store_pack<Program, N>(args, first);
+        if (first < index_t(args.outer.count)) store_whole<Program, N, PACKS>(args, first);
     } else {
         const Finder<index_t, CELLS, N, Args::OPERANDS, R::ROWS> finder(from, args.outer, args.outer_stride);
         R run[PACKS];
@@ -507,32 +542,86 @@ template <class Program, class Args> __device__ void reduce_terms(const Args& ar
     store_values<Program, OUTPUTS>(args, run, live, values);
 }
 
+// The runs of a column's terms [unit, unit + TERMS), where terms are few; those beyond the last one do not exist.
+template <int TERMS, class R, class Strides>
+__device__ void place_few(R (&run)[TERMS], int (&live)[TERMS], const R& origin, int unit, int cells, const Strides& s) {
+#pragma unroll
+    for (int k = 0; k < TERMS; ++k) {
+        live[k] = unit + k < Few::COUNT ? cells : 0;
+        run[k] = origin;
+        Few::move(run[k], unit + k, s);
+    }
+}
+
+// Adds what was computed of STEPS steps from `unit` on to a column's parts.
+template <class Program, int STEPS, class Parts, class Terms>
+__device__ void add_few(Parts& parts, Terms& terms, int unit) {
+    constexpr int PACKS = terms_at_once<Program>();
+#pragma unroll
+    for (int s = 0; s < STEPS && unit + s * PACKS < Few::COUNT; ++s) {
+        const auto add = [&](auto& part, auto& term) {
+            term.of[s].template pair_up<PACKS>(0);
+            part.template add_few<Program::IN_ORDER>(term.of[s], unit + s == 0);
+        };
+        Parts::each(add, parts, terms);
+    }
+}
+
+// Whether all that terms read may be windows of one array.
+template <auto... READS, auto... WRITES, class... Placed>
+Int<sizeof...(READS) + sizeof...(WRITES) == 0 && sizeof...(Placed) == 1 && (true && ... && Placed::Places::WINDOWS)>
+windowed(const Body<Reads<READS...>, Writes<WRITES...>, Placed...>&);
+template <class Program> __device__ constexpr bool takes_windows() {
+    return LAYOUT == Layout::PACKED && decltype(windowed(*static_cast<typename Program::Terms*>(nullptr)))::VALUE;
+}
+
+// STEPS steps of a column whose terms are windows. False if they are not; then nothing has been added.
+template <class Program, int STEPS, class Args, class Parts, class R>
+__device__ bool add_windows(const Args& args, Parts& parts, const R& origin, int unit, int cells) {
+    constexpr int N = 16 / sizeof(Element), PACKS = terms_at_once<Program>(), ALL = STEPS * PACKS;
+    using Reduced = typename Program::template Reduced<ValueOf>;
+    using Held = Packs<typename Program::Terms, N, ALL>;
+    R run[ALL];
+    int live[ALL];
+    place_few(run, live, origin, unit, cells, args.inner_stride);
+    Held packs;
+    bool read = false;
+    Program::Terms::places(packs, args, WindowReader<R, Held, N, ALL>{run, packs, live, read});
+    if (!read) return false;
+    typename Program::template Reduced<Steps<STEPS, PACKS, N>::template Terms> terms;
+    const auto use = [&](const auto& compute, const auto& lane) {
+        Reduced term;
+        compute(lane, term);
+        Reduced::each([&](auto& all, auto& one) { all.set(lane.k, lane.i, one, live[lane.k] > 0); }, terms, term);
+    };
+    packs.compute(args, Lanes<R, Held, N, ALL, decltype(use)>{run, packs, use});
+    add_few<Program, STEPS>(parts, terms, unit);
+    return true;
+}
+
 // One thread for each pack of output cells, of columns with few terms: it reduces them in the order of `reduce_terms`.
 template <class Program, class Args> __device__ void reduce_few(const Args& args) {
-    constexpr int N = 16 / sizeof(Element), PACKS = terms_at_once<Program>();
+    constexpr int N = 16 / sizeof(Element), PACKS = terms_at_once<Program>(), STEPS = takes_windows<Program>() ? 2 : 1;
     const OutputCells<index_t, LAYOUT, N> cells(OwnPack<Schedule::THREADS>(), args.outer.count);
     if (!cells.live) return;
+    const int live_cells = LAYOUT == Layout::PACKED ? N : cells.live;
     RunOf<Args, N> origin[1];
     origin[0].find(cells.first, cells.cell_stride, cells.live, args.outer, args.outer_stride);
     using Parts = typename Program::template Reduced<Owned<N>::template Parts>;
     Parts parts;
 #pragma unroll
-    for (int unit = 0; unit < Few::COUNT; unit += PACKS) {
-        RunOf<Args, N> run[PACKS];
-        int live[PACKS];
+    for (int from = 0; from < Few::COUNT; from += STEPS * PACKS) {
+        if constexpr (STEPS > 1)
+            if (add_windows<Program, STEPS>(args, parts, origin[0], from, live_cells)) continue;
 #pragma unroll
-        for (int k = 0; k < PACKS; ++k) {
-            live[k] = unit + k >= Few::COUNT ? 0 : LAYOUT == Layout::PACKED ? N : cells.live;
-            run[k] = origin[0];
-            Few::move(run[k], unit + k, args.inner_stride);
+        for (int unit = from; unit < from + STEPS * PACKS && unit < Few::COUNT; unit += PACKS) {
+            RunOf<Args, N> run[PACKS];
+            int live[PACKS];
+            place_few(run, live, origin[0], unit, live_cells, args.inner_stride);
+            typename Program::template Reduced<Steps<1, PACKS, N>::template Terms> terms;
+            compute_terms<Program, N>(args, run, live, terms, 0);
+            add_few<Program, 1>(parts, terms, unit);
         }
-        typename Program::template Reduced<Step<PACKS, N>::template Terms> terms;
-        compute_terms<Program, N>(args, run, live, terms, 0);
-        const auto add = [&](auto& part, auto& term) {
-            term.template pair_up<PACKS>(0);
-            part.template add_few<Program::IN_ORDER>(term, unit == 0);
-        };
-        Parts::each(add, parts, terms);
     }
     typename Program::template Reduced<Owned<N>::template Values> values;
     const auto total = [&](auto& value, auto& part) {
@@ -607,7 +696,7 @@ template <class Program, class Args> __device__ void walk_lists(const Args& args
 template <class Program, class Args> __device__ void walk(const Args& args) {
     if constexpr (WALK == Walk::ORDER) order_positions<Program>(args);
     if constexpr (WALK == Walk::LISTS) walk_lists<Program>(args);
-    if constexpr (WALK == Walk::CELLS || WALK == Walk::COPIES) store_cells<Program>(args);
+    if constexpr (STORED) store_cells<Program>(args);
     if constexpr (WALK == Walk::SINGLES) reduce_singles<Program>(args);
     if constexpr (takes_few<Program>()) {
         reduce_few<Program>(args);
@@ -640,13 +729,23 @@ template <class Program> __device__ constexpr int blocks_of_cells(int operands) 
 // an embedding take 94 us of an H100 with 8 blocks, 105 with 6, 112 with 4, and 134 MB of rope 94 with 8, 105 with 6.
 template <auto... READS, auto... WRITES, class... Places>
 Int<sizeof...(Places)> arrays_placed(const Body<Reads<READS...>, Writes<WRITES...>, Places...>&);
-constexpr bool STORED = WALK == Walk::CELLS || WALK == Walk::COPIES;
+// Two packs of much take registers: a gradient of swiglu, which reads three arrays, 1158 us with 8 blocks, 628 with 5;
+// gelu 225 with 8, 238 with 6, 252 with 5; rope 69 with 6, 103 with 8.
+template <class Program> __device__ constexpr int blocks_of_pairs() {
+    using Cells = typename Program::Cells;
+    constexpr int PLACED = decltype(arrays_placed(*static_cast<Cells*>(nullptr)))::VALUE;
+    if (Program::RANDOM) return registers_read<Cells, 1>() > 0 ? 6 : 5;
+    if (PLACED <= 2 && Cells::IN_PACKS) return 6;
+    if (PLACED > 2 && !Cells::IN_PACKS) return 4;
+    const bool is_much = registers_read<Cells, 1>() > 8 || Program::Args::OPERANDS >= MANY_OPERANDS;
+    return PLACED > 1 || sizeof(Element) > 4 || is_much ? 5 : 8;
+}
 template <class Program> __device__ constexpr int blocks_of_few() {
     if constexpr (!takes_few<Program>() || LAYOUT != Layout::PACKED || !SPLAT) {
         return 1;
     } else {
         constexpr int ARRAYS = decltype(arrays_placed(*static_cast<typename Program::Terms*>(nullptr)))::VALUE;
-        return Few::COUNT > 1 && ARRAYS > 1 ? 3 : 4;
+        return (Few::COUNT > 1 && ARRAYS > 1) || (Few::COUNT > 4 && takes_windows<Program>()) ? 3 : 4;
     }
 }
 template <class Program> __device__ constexpr int blocks_of_places() {
@@ -678,6 +777,7 @@ template <class Program> __device__ constexpr int blocks_per_sm() {
     if (BARACUDA_WIDE || WALK == Walk::ORDER) return 1;
     if (WALK == Walk::LISTS) return LAYOUT == Layout::PACKED ? 4 : 3;
     if (sums_gathered_packs<Program>()) return 2;
+    if constexpr (WALK == Walk::PAIRS) return blocks_of_pairs<Program>();
     if (Program::PLACED) return blocks_of_places<Program>();
     // Measured: f64 4131 GB/s with 6 blocks, 3934 with 8; bf16 3379 and 3550.
     if (WALK == Walk::SINGLES) return sizeof(Element) > 4 ? 6 : 8;

@@ -190,8 +190,8 @@ class MapSelection(PassedPlan[M]):
         """
         written = {name for name, argument in self.ARGUMENTS.items() if argument.written}
         moved = {n for n, name in enumerate(self._operands) if self._is_there(name) and name not in written}
-        has_packs = self._cut is None and not self._wide and self._space.extent[self._sides[0][-1]] > 1
-        return has_packs and len(moved - {*self._still, *self._splat}) <= 1
+        has_packs = any(self._space.extent[axis] > 1 for axis in self._sides[0][-1:])
+        return self._cut is None and not self._wide and has_packs and len(moved - {*self._still, *self._splat}) <= 1
 
     def _constant_along(self, axis: Axis) -> tuple[int, ...]:
         """The operands that are read, and by their dims are at one place along an axis."""

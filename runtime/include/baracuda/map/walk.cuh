@@ -262,7 +262,7 @@ template <class Program, int N, int PACKS, class Args> __device__ void store_who
 }
 
 // Whether all that a program reads lies in packs, as a rule. Splats have axes of their own, along which offsets are
-// computed anyway: 2048 x 2048 of alibi for 4 x 32 heads take 512 us of an H200, with `store_pack` 515.
+// computed anyway: 2048 x 2048 of alibi for 4 x 32 heads take 512 us of an H200, with `store_whole` 515.
 template <class Program> __device__ constexpr bool takes_packs() {
     return Program::PLACED ? Program::Cells::IN_PACKS : !SPLAT;
 }
